@@ -1,0 +1,1 @@
+"""Turn prompts into masks, freeze judged work into datasets, export masks."""

@@ -1,0 +1,1 @@
+"""Keep studies, traces, masks, feedback and rounds; run the agent; answer HTTP."""

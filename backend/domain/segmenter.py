@@ -1,0 +1,141 @@
+"""What a segmenter is asked and what it answers, whichever body does the work.
+
+A segmenter sees one canonical picture: a whole displayed frame under a fixed window by modality, so that a change of the
+window on the screen costs no new encoding. DESIGN 5 and 6.
+"""
+
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from backend.domain.errors import PlatformError, ShapeError
+
+
+class ToolError(PlatformError):
+    """A tool could not do what it was asked and the model may try again. Anything else ends the run."""
+
+    code = "tool_error"
+    http_status = 422
+
+
+class UnknownConcept(ToolError):
+    """No body here finds this by name; `details["known"]` lists what can be found in such a picture."""
+
+    code = "unknown_concept"
+
+
+class UnusablePrompt(ToolError):
+    """A box without area or outside the picture, or points that contradict each other."""
+
+    code = "unusable_prompt"
+
+
+class SegmenterUnavailable(PlatformError):
+    """No segmenter answers."""
+
+    code = "segmenter_unavailable"
+    http_status = 503
+
+
+@dataclass(frozen=True, slots=True)
+class CanonicalPicture:
+    """What a segmenter looks at.
+
+    Attributes:
+        pixels: (rows, columns) or (rows, columns, 3) uint8, the frame under the canonical window.
+        values: (rows, columns) float32 in `unit`, or None for colour: what intensity rules read.
+        modality: DICOM's code, "" where unknown.
+        unit: "HU" or None where unknown.
+        spacing_row_column_mm: None where unknown.
+    """
+
+    pixels: NDArray[np.uint8]
+    values: NDArray[np.float32] | None = None
+    modality: str = ""
+    unit: str | None = None
+    spacing_row_column_mm: tuple[float, float] | None = None
+
+    def __post_init__(self) -> None:
+        if self.pixels.ndim not in (2, 3) or (self.pixels.ndim == 3 and self.pixels.shape[2] != 3):
+            raise ShapeError(f"a canonical picture is (rows, columns[, 3]), got {self.pixels.shape}")
+        if self.values is not None and self.values.shape != self.pixels.shape[:2]:
+            raise ShapeError(f"values are {self.pixels.shape[:2]} like the picture, got {self.values.shape}")
+
+
+@dataclass(frozen=True, slots=True)
+class BoxPrompt:
+    """Outline what is in this box: (x0, y0, x1, y1), edges in pixels of the canonical picture."""
+
+    box: tuple[float, float, float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class PointsPrompt:
+    """Outline what holds the points with label 1 and none with label 0; (x, y) are edges in pixels."""
+
+    points: tuple[tuple[float, float], ...]
+    labels: tuple[Literal[0, 1], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ConceptPrompt:
+    """Find this by name ("lungs", "bone")."""
+
+    concept: str
+
+
+Prompt = BoxPrompt | PointsPrompt | ConceptPrompt
+
+
+@dataclass(frozen=True, slots=True)
+class SegmenterBody:
+    """Which body answered.
+
+    Attributes:
+        sha256: Of its weights; None where it has none (rules).
+        is_demonstration: True for a body that no clinician should take for a trained model.
+    """
+
+    name: str
+    version: str
+    sha256: str | None
+    is_demonstration: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Segmentation:
+    """A mask and how sure the body is.
+
+    Attributes:
+        mask: (rows, columns) of the canonical picture. All False with `is_present` False is an answer: "not present".
+        score: 0 to 1 as the body means it; None where it says none.
+        is_present: The body's own acceptance test (casebook C49).
+    """
+
+    mask: NDArray[np.bool_]
+    score: float | None
+    is_present: bool
+    body: SegmenterBody
+    seconds: float
+
+
+class Segmenter(Protocol):
+    """Turns a prompt on a picture into a mask. Raises `ToolError` where the prompt can be mended."""
+
+    def segment(self, picture: CanonicalPicture, prompt: Prompt) -> Segmentation:
+        """Answer one prompt."""
+        ...
+
+    def prepare(self, picture: CanonicalPicture) -> None:
+        """Encode a picture ahead of its first prompt; may do nothing."""
+        ...
+
+    def concepts(self, modality: str) -> tuple[str, ...]:
+        """What can be found by name in pictures of this modality."""
+        ...
+
+    def bodies(self) -> tuple[SegmenterBody, ...]:
+        """Who would answer."""
+        ...

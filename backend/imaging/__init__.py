@@ -1,0 +1,1 @@
+"""DICOM, NIfTI and pictures in; stored values, geometry and rendered views out."""

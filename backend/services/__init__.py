@@ -1,0 +1,1 @@
+"""One sentence each: a service does one thing in one transaction."""

@@ -1,0 +1,1 @@
+"""Rows and blobs: the only place that speaks SQL."""

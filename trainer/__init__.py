@@ -1,0 +1,1 @@
+"""Turn a dataset snapshot into an evaluated checkpoint; serve the small model."""
