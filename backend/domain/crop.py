@@ -60,7 +60,7 @@ class View:
         return x0 + Fraction(x) * (x1 - x0) / self.width, y0 + Fraction(y) * (y1 - y0) / self.height
 
     def from_frame(self, x: Fraction | float, y: Fraction | float) -> tuple[Fraction, Fraction]:
-        """A point of the displayed frame (edges) on the picture (edges); outside the crop it lies outside the picture."""
+        """A point of the displayed frame (edges) on the picture (edges), beyond it where the crop ends before."""
         x0, y0, x1, y1 = self.crop
         return (Fraction(x) - x0) * self.width / (x1 - x0), (Fraction(y) - y0) * self.height / (y1 - y0)
 
@@ -107,7 +107,8 @@ def lift_to_frame(mask: BoolArray, view: View) -> BoolArray:
     columns = _pixel_of_each_centre(view.frame_width, x0, x1, view.width)
     rows = _pixel_of_each_centre(view.frame_height, y0, y1, view.height)
     lifted = mask[np.ix_(np.maximum(rows, 0), np.maximum(columns, 0))]
-    return lifted & (rows >= 0)[:, None] & (columns >= 0)[None, :]
+    inside: BoolArray = lifted & (rows >= 0)[:, None] & (columns >= 0)[None, :]
+    return inside
 
 
 def project_to_view(frame_mask: BoolArray, view: View) -> BoolArray:
@@ -124,7 +125,8 @@ def project_to_view(frame_mask: BoolArray, view: View) -> BoolArray:
     x0, y0, x1, y1 = view.crop
     columns = [(x0 + Fraction(2 * at + 1, 2) * (x1 - x0) / view.width).__floor__() for at in range(view.width)]
     rows = [(y0 + Fraction(2 * at + 1, 2) * (y1 - y0) / view.height).__floor__() for at in range(view.height)]
-    return frame_mask[np.ix_(rows, columns)]
+    projected: BoolArray = frame_mask[np.ix_(rows, columns)]
+    return projected
 
 
 def picture_to_stored(picture: np.ndarray, order: DisplayOrder) -> np.ndarray:

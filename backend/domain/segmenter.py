@@ -1,7 +1,7 @@
 """What a segmenter is asked and what it answers, whichever body does the work.
 
-A segmenter sees one canonical picture: a whole displayed frame under a fixed window by modality, so that a change of the
-window on the screen costs no new encoding. DESIGN 5 and 6.
+A segmenter sees one canonical picture: a whole displayed frame under a fixed window by modality, so that a change of
+the window on the screen costs no new encoding. DESIGN 5 and 6.
 """
 
 from dataclasses import dataclass

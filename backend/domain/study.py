@@ -91,7 +91,7 @@ class Frame:
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """One grid of frames that are scrolled together. A DICOM Series whose frames differ in size or in kind gives several.
+    """One grid of frames that are scrolled together; a DICOM Series whose frames differ in size or kind gives several.
 
     Attributes:
         kind_reason: Why it is no volume, in words for a clinician; None for a volume or a single picture.
@@ -140,7 +140,7 @@ class FileState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class UploadFile:
-    """One file of an upload. `name` is the sender's and may name a patient: shown to who may see the upload, never logged."""
+    """One file of an upload. `name` is the sender's and may name a patient: shown to members, never logged."""
 
     id: str
     name: str

@@ -19,7 +19,7 @@ class VoiLutFunction(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A window and its VOI LUT function, in the unit the modality LUT gives (HU for CT). Source: DICOM PS3.3 C.11.2.1."""
+    """A window and its VOI LUT function, in the unit the modality LUT gives (HU for CT). Source: PS3.3 C.11.2.1."""
 
     center: float
     width: float

@@ -237,3 +237,103 @@ class UploadFileRow(Base):
     instance_id: Mapped[str | None] = mapped_column(ForeignKey("instances.id", ondelete="SET NULL"))
 
     __table_args__ = (Index("ix_upload_files_upload_state", "upload_id", "state"), UniqueConstraint("upload_id", "position"))
+
+
+class RunRow(Base):
+    """One question to one policy about one series. The row is leased by a runner; `last_sequence` counts its events."""
+
+    __tablename__ = "runs"
+
+    id: Mapped[str] = mapped_column(ID, primary_key=True)
+    series_id: Mapped[str] = mapped_column(ForeignKey("series.id", ondelete="CASCADE"), index=True)
+    study_id: Mapped[str] = mapped_column(ForeignKey("studies.id", ondelete="CASCADE"), index=True)
+    project_id: Mapped[str] = mapped_column(ForeignKey("projects.id", ondelete="CASCADE"), index=True)
+    asked_by: Mapped[str] = mapped_column(ForeignKey("users.id"))
+    request_key: Mapped[str] = mapped_column(String(80))
+    question: Mapped[str] = mapped_column(String(4000))
+    options: Mapped[list[Any]]
+    frame_index: Mapped[int]
+    limits: Mapped[dict[str, Any]]
+    state: Mapped[str] = mapped_column(String(20), index=True)
+    stop_reason: Mapped[str | None] = mapped_column(String(20))
+    created_at: Mapped[datetime]
+    parent_run_id: Mapped[str | None] = mapped_column(ForeignKey("runs.id", ondelete="SET NULL"))
+    parent_sequence: Mapped[int | None]
+    last_sequence: Mapped[int]
+    cancel_requested: Mapped[bool]
+    lease_owner: Mapped[str | None] = mapped_column(String(80))
+    lease_until: Mapped[datetime | None]
+    attempts: Mapped[int]
+
+    __table_args__ = (UniqueConstraint("asked_by", "request_key"),)
+
+
+class EventRow(Base):
+    """One event of a run; the pair of run and sequence is its name, so nothing is stored twice and nothing skipped."""
+
+    __tablename__ = "events"
+
+    run_id: Mapped[str] = mapped_column(ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True)
+    sequence: Mapped[int] = mapped_column(primary_key=True)
+    at: Mapped[datetime]
+    parent: Mapped[int | None]
+    sampled: Mapped[bool]
+    payload: Mapped[dict[str, Any]]
+
+
+class MaskVersionRow(Base):
+    """One immutable version of a mask; `mask_id` names the mask, and the unique pair refuses a second save of one base."""
+
+    __tablename__ = "mask_versions"
+
+    id: Mapped[str] = mapped_column(ID, primary_key=True)
+    mask_id: Mapped[str] = mapped_column(ID)
+    series_id: Mapped[str] = mapped_column(ForeignKey("series.id", ondelete="CASCADE"), index=True)
+    project_id: Mapped[str] = mapped_column(ForeignKey("projects.id", ondelete="CASCADE"))
+    version: Mapped[int]
+    author: Mapped[dict[str, Any]]
+    segments: Mapped[list[Any]]
+    slices: Mapped[dict[str, Any]]
+    voxels: Mapped[dict[str, Any]]
+    is_resampled: Mapped[bool]
+    created_at: Mapped[datetime]
+    request_key: Mapped[str] = mapped_column(String(80))
+
+    __table_args__ = (UniqueConstraint("mask_id", "version"), UniqueConstraint("series_id", "request_key"))
+
+
+class MaskPlaneRow(Base):
+    """The bits of one segment on one stored slice as of one version. A version takes what it did not change from the
+    newest earlier one, so an edit of one slice stores one plane. Empty bits say that the slice was cleared.
+    """
+
+    __tablename__ = "mask_planes"
+
+    mask_id: Mapped[str] = mapped_column(ID, primary_key=True)
+    segment: Mapped[int] = mapped_column(primary_key=True)
+    slice_index: Mapped[int] = mapped_column(primary_key=True)
+    version: Mapped[int] = mapped_column(primary_key=True)
+    bits: Mapped[bytes] = mapped_column(LargeBinary)
+
+
+class FeedbackRow(Base):
+    """One judgement. Rows are only ever added."""
+
+    __tablename__ = "feedback"
+
+    id: Mapped[str] = mapped_column(ID, primary_key=True)
+    run_id: Mapped[str] = mapped_column(ForeignKey("runs.id", ondelete="CASCADE"))
+    project_id: Mapped[str] = mapped_column(ForeignKey("projects.id", ondelete="CASCADE"), index=True)
+    user_id: Mapped[str] = mapped_column(ForeignKey("users.id"))
+    request_key: Mapped[str] = mapped_column(String(80))
+    target: Mapped[str] = mapped_column(String(10))
+    verdict: Mapped[str] = mapped_column(String(10))
+    sequence: Mapped[int | None]
+    mask_version_id: Mapped[str | None] = mapped_column(ForeignKey("mask_versions.id"))
+    correction: Mapped[dict[str, Any]]
+    comment: Mapped[str] = mapped_column(String(4000))
+    marks: Mapped[dict[str, Any]]
+    seconds_spent: Mapped[float | None]
+    created_at: Mapped[datetime]
+
+    __table_args__ = (UniqueConstraint("user_id", "request_key"), Index("ix_feedback_run_sequence", "run_id", "sequence"))
