@@ -6,7 +6,7 @@ run:
 
 test:
 	@.ci/setup test
-	@.venv/bin/python -m pytest $(ARGS)
+	@.venv/bin/python -m pytest -n 2 --dist loadfile $(ARGS)
 
 check:
 	@.ci/setup test

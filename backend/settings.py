@@ -1,8 +1,11 @@
 """Every setting, read once from the environment and `.env`, handed down from there."""
 
+import secrets
+from contextlib import suppress
 from pathlib import Path
+from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 MIB = 1024 * 1024
@@ -16,26 +19,51 @@ class Settings(BaseSettings):
 
     home: Path = Field(Path("var"), description="Database, blobs, queue and logs live here")
     host: str = Field("127.0.0.1", description="Address that the web process binds")
-    port: int = Field(7860, ge=0, le=65535)
+    port: int = Field(7860, ge=0, le=65535, description="Its port; 0 takes a free one")
     public_origins: tuple[str, ...] = Field(
-        (), description="Further origins that the browser may come from, as a JSON list, for a reverse proxy: [\"https://serpens.example\"]"
+        (),
+        description='Further origins that the browser may come from, as a JSON list, for a reverse proxy: ["https://serpens.example"]',
+    )
+    trusted_proxies: tuple[str, ...] = Field(
+        (), description="Addresses of reverse proxies whose X-Forwarded-For is believed, as a JSON list"
     )
     demo: bool = Field(False, description="Sample users with known passwords; loopback only")
 
     database_url: str | None = Field(None, description="SQLite in `home` unless set")
     broker_url: str | None = Field(None, description="kombu's sqla+sqlite in `home` unless set; or redis://")
 
-    session_hours: float = Field(12, gt=0)
-    session_idle_minutes: float = Field(60, gt=0)
+    session_hours: float = Field(12, gt=0, description="A session ends this long after signing in")
+    session_idle_minutes: float = Field(60, gt=0, description="A session ends this long after its last request")
     login_attempts: int = Field(8, gt=0, description="Failed logins for one name or one address before a pause")
-    login_window_s: float = Field(300, gt=0)
+    login_window_s: float = Field(300, gt=0, description="How long a failed login counts")
 
     max_upload_bytes: int = Field(8 * GIB, gt=0, description="One upload, archives counted as unpacked")
-    max_upload_files: int = Field(50_000, gt=0)
+    max_upload_files: int = Field(50_000, gt=0, description="Files of one upload, those in archives counted")
     max_file_bytes: int = Field(4 * GIB, gt=0, description="One file, or what it unpacks to")
     max_frame_bytes: int = Field(512 * MIB, gt=0, description="One decoded frame")
     ingest_batch_s: float = Field(20, gt=0, lt=60, description="One Celery task of ingest; the next goes on from there")
     lease_s: float = Field(60, gt=0, description="How long work is held by a process that has stopped talking")
+
+    segmenter_url: str | None = Field(None, description="A segmenter elsewhere; unset: the one at segmenter_port here")
+    segmenter_host: str = Field("127.0.0.1", description="Address that the segmenter process binds")
+    segmenter_port: int = Field(7861, ge=0, le=65535, description="Its port")
+    segmenter_token: SecretStr | None = Field(
+        None, min_length=16, description="Shared with the segmenter; unset: made in `home` on first use"
+    )
+    segmenter_timeout_s: float = Field(60, gt=0, description="One prompt, waiting included")
+    segmenter_queue: int = Field(16, gt=0, description="Prompts that wait or run at once; more are refused")
+    segmenter_max_picture_bytes: int = Field(256 * MIB, gt=0, description="One picture with its values")
+    segmenter_cache_bytes: int = Field(GIB, gt=0, description="Pictures that the segmenter holds in memory")
+
+    policy_url: str | None = Field(
+        None, description="An OpenAI-compatible server, up to and including /v1; unset: the demonstration policy"
+    )
+    policy_model: str = Field("", description="The name under which that server serves the model")
+    policy_api_key: SecretStr = Field(SecretStr(""), description="Sent to that server alone")
+    policy_coordinates: Literal["pixels", "thousandths"] = Field(
+        "pixels", description="The space of the model's boxes: of the picture it saw, or 0 to 1000"
+    )
+    runner_threads: int = Field(4, gt=0, description="Agent runs that a runner works on at a time")
 
     log_json: bool = Field(False, description="JSON lines instead of text")
 
@@ -53,3 +81,28 @@ class Settings(BaseSettings):
     def blobs(self) -> Path:
         """Where the directory blobs live."""
         return self.home / "blobs"
+
+    @property
+    def segmenter(self) -> str:
+        """Where the segmenter answers."""
+        return self.segmenter_url or f"http://127.0.0.1:{self.segmenter_port}"
+
+    def segmenter_secret(self) -> str:
+        """The token of every call to the segmenter: the one that is set, else the one in `home`, made on first use."""
+        if self.segmenter_token is not None:
+            return self.segmenter_token.get_secret_value()
+        return _kept_secret(self.home / "segmenter.token")
+
+
+def _kept_secret(path: Path) -> str:
+    """A secret of 32 random bytes in a file that only its owner reads. Two processes that make it at once agree."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if not path.exists():
+        draft = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
+        draft.touch(mode=0o600)
+        draft.write_text(secrets.token_urlsafe(32), encoding="ascii")
+        # A link, unlike a rename, leaves a file as it is that another process made meanwhile.
+        with suppress(FileExistsError):
+            path.hardlink_to(draft)
+        draft.unlink()
+    return path.read_text(encoding="ascii")

@@ -25,12 +25,16 @@ def configure_logging(*, as_json: bool) -> None:
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=shared,
-            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, structlog.processors.format_exc_info, renderer],
+            processors=[
+                structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+                structlog.processors.format_exc_info,
+                renderer,
+            ],
         )
     )
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(logging.INFO)
     # These write what files hold (tags, values, paths) or every request's address: a patient could be in either.
-    for name in ("pydicom", "nibabel", "nibabel.global", "highdicom", "PIL", "httpx", "uvicorn.access"):
+    for name in ("pydicom", "nibabel", "nibabel.global", "highdicom", "PIL", "httpx", "httpx2", "uvicorn.access"):
         logging.getLogger(name).setLevel(logging.CRITICAL)

@@ -22,6 +22,8 @@ class Permission(StrEnum):
     VIEW_STUDIES = "view_studies"
     UPLOAD_STUDIES = "upload_studies"
     SEE_IDENTITY = "see_identity"
+    ASK_MODEL = "ask_model"
+    JUDGE = "judge"
     MANAGE_ACCOUNTS = "manage_accounts"
     MANAGE_PROJECTS = "manage_projects"
     SEE_SYSTEM = "see_system"
@@ -36,6 +38,9 @@ ALLOWED_ROLES: dict[Permission, frozenset[Role]] = {
     Permission.UPLOAD_STUDIES: _EVERYONE,
     # An engineer sees the pictures and the labels, never whose they are.
     Permission.SEE_IDENTITY: _READERS,
+    Permission.ASK_MODEL: _EVERYONE,
+    # Judgements and masks become training data, so they are a reader's.
+    Permission.JUDGE: _READERS,
     Permission.MANAGE_ACCOUNTS: _ADMINS,
     Permission.MANAGE_PROJECTS: _ADMINS,
     Permission.SEE_SYSTEM: frozenset({Role.ENGINEER, Role.ADMIN}),

@@ -61,6 +61,13 @@ class CrossSiteRequest(PlatformError):
     http_status = 403
 
 
+class UnknownHost(PlatformError):
+    """The request names a host that this server is not set up to be."""
+
+    code = "unknown_host"
+    http_status = 421
+
+
 class TooManyAttempts(PlatformError):
     """Too many failed logins; `details["retry_after_s"]` says when to try again."""
 

@@ -62,8 +62,7 @@ class MaskVersion:
 
     Attributes:
         id: Of this version; `mask_id` is the same for all versions of one mask, `version` counts from 1.
-        slices: For each segment number, the stored slices k with at least one voxel, ascending.
-        voxels: For each segment number, how many voxels are set.
+        voxels: For each segment number, how many voxels are set on each stored slice k that has any.
         is_resampled: Some of it was lifted from a view with less than one pixel for each voxel.
     """
 
@@ -74,8 +73,7 @@ class MaskVersion:
     author: MaskAuthor
     created_at: datetime
     segments: tuple[Segment, ...]
-    slices: dict[int, tuple[int, ...]]
-    voxels: dict[int, int]
+    voxels: dict[int, dict[int, int]]
     is_resampled: bool
 
 

@@ -4,13 +4,17 @@ A segmenter sees one canonical picture: a whole displayed frame under a fixed wi
 the window on the screen costs no new encoding. DESIGN 5 and 6.
 """
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from backend.domain.errors import PlatformError, ShapeError
+from backend.domain.errors import NotFound, PlatformError, ShapeError
+
+MAX_POINTS = 64
 
 
 class ToolError(PlatformError):
@@ -37,6 +41,25 @@ class SegmenterUnavailable(PlatformError):
 
     code = "segmenter_unavailable"
     http_status = 503
+
+
+class SegmenterBusy(SegmenterUnavailable):
+    """More prompts wait than the segmenter keeps in line; `details["retry_after_s"]` says when to try again."""
+
+    code = "segmenter_busy"
+
+
+class SegmenterTimeout(SegmenterUnavailable):
+    """The segmenter took longer than it is given for one prompt."""
+
+    code = "segmenter_timeout"
+    http_status = 504
+
+
+class PictureUnknown(NotFound):
+    """The segmenter process does not hold this picture (any more): send it again."""
+
+    code = "picture_unknown"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +93,24 @@ class BoxPrompt:
 
     box: tuple[float, float, float, float]
 
+    def usable(self, rows: int, columns: int) -> tuple[float, float, float, float]:
+        """The box in its picture: corners in order (casebook C50) and cut at the picture's edges.
+
+        Raises:
+            UnusablePrompt: If it is not finite or covers less than one pixel of the picture in either direction.
+        """
+        if not all(math.isfinite(edge) for edge in self.box):
+            raise UnusablePrompt(f"a box is four finite edges (x0, y0, x1, y1), got {self.box}")
+        x0, x1 = sorted((self.box[0], self.box[2]))
+        y0, y1 = sorted((self.box[1], self.box[3]))
+        x0, x1 = max(x0, 0.0), min(x1, float(columns))
+        y0, y1 = max(y0, 0.0), min(y1, float(rows))
+        if x1 - x0 < 1 or y1 - y0 < 1:
+            raise UnusablePrompt(
+                f"a box covers at least one pixel of its {columns} x {rows} picture (x0, y0, x1, y1), got {self.box}"
+            )
+        return x0, y0, x1, y1
+
 
 @dataclass(frozen=True, slots=True)
 class PointsPrompt:
@@ -77,6 +118,41 @@ class PointsPrompt:
 
     points: tuple[tuple[float, float], ...]
     labels: tuple[Literal[0, 1], ...]
+
+    def usable(self, rows: int, columns: int) -> "PointPixels":
+        """The pixels that the points lie in.
+
+        Raises:
+            UnusablePrompt: If points and labels differ in number, none says 1, one lies outside the picture, or one
+                pixel is labelled both 0 and 1.
+        """
+        if len(self.points) != len(self.labels) or not set(self.labels) <= {0, 1}:
+            raise UnusablePrompt(
+                f"each point has one label, 0 or 1: got {len(self.points)} points and {len(self.labels)} labels"
+            )
+        if len(self.points) > MAX_POINTS:
+            raise UnusablePrompt(f"a prompt has at most {MAX_POINTS} points, got {len(self.points)}")
+        for x, y in self.points:
+            # A NaN fails both comparisons.
+            if not (0 <= x <= columns and 0 <= y <= rows):
+                raise UnusablePrompt(f"a point (x, y) lies in its {columns} x {rows} picture, got ({x}, {y})")
+        pixels = [(min(int(y), rows - 1), min(int(x), columns - 1)) for x, y in self.points]
+        inside = sorted({at for at, label in zip(pixels, self.labels, strict=True) if label == 1})
+        outside = sorted({at for at, label in zip(pixels, self.labels, strict=True) if label == 0})
+        if not inside:
+            raise UnusablePrompt("at least one point has label 1 (inside); all have label 0")
+        if both := set(inside) & set(outside):
+            row, column = min(both)
+            raise UnusablePrompt(f"pixel (x {column}, y {row}) is labelled both inside and outside")
+        return PointPixels(inside=inside, outside=outside)
+
+
+@dataclass(frozen=True, slots=True)
+class PointPixels:
+    """(row, column) of the pixels that a points prompt names, without repeats."""
+
+    inside: Sequence[tuple[int, int]]
+    outside: Sequence[tuple[int, int]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,7 +66,11 @@ class QuestionAsked(_Payload):
 
 
 class ModelSpoke(_Payload):
-    """One turn of the policy, cut at its closing tag. `cut` keeps what came after it, which nobody acts on."""
+    """One turn of the policy, cut at its closing tag. `cut` keeps what came after it, which nobody acts on.
+
+    Attributes:
+        tokens: How many tokens it wrote, the cut ones included: what the run's limit counts.
+    """
 
     kind: Literal["ModelSpoke"] = "ModelSpoke"
     text: str
@@ -74,6 +78,7 @@ class ModelSpoke(_Payload):
     cut: str = ""
     token_ids: tuple[int, ...] | None = None
     logprobs: tuple[float, ...] | None = None
+    tokens: int | None = None
     seconds: float = 0.0
 
 
@@ -242,6 +247,7 @@ class Run:
 
     Attributes:
         parent_run_id, parent_sequence: "Continue from here": the run and event that this one goes on from.
+        correction: What a person says there, with the box or mask that should have been.
         frame_index: The frame that the first picture shows.
         stop_reason: None until it stopped.
         event_count: How many events are stored.
@@ -261,5 +267,6 @@ class Run:
     created_at: datetime
     parent_run_id: str | None
     parent_sequence: int | None
+    correction: CorrectionGiven | None
     event_count: int
     cancel_requested: bool

@@ -3,7 +3,17 @@
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import JSON, BigInteger, DateTime, ForeignKey, Index, LargeBinary, String, TypeDecorator, UniqueConstraint
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    DateTime,
+    ForeignKey,
+    Index,
+    LargeBinary,
+    String,
+    TypeDecorator,
+    UniqueConstraint,
+)
 from sqlalchemy.engine import Dialect
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
@@ -153,7 +163,11 @@ class SeriesRow(Base):
     frames: Mapped[list[Any]]
     auto_window: Mapped[dict[str, Any] | None]
 
-    __table_args__ = (UniqueConstraint("study_id", "series_key", "part"),)
+    __table_args__ = (
+        UniqueConstraint("study_id", "series_key", "part"),
+        # The worklist filters by modality without reading the layouts.
+        Index("ix_series_modality_project_study", "modality", "project_id", "study_id"),
+    )
 
 
 class InstanceRow(Base):
@@ -174,7 +188,10 @@ class InstanceRow(Base):
     size: Mapped[int] = mapped_column(BigInteger)
     header: Mapped[dict[str, Any]]
 
-    __table_args__ = (UniqueConstraint("project_id", "sop_instance_uid"), Index("ix_instances_study_series", "study_id", "series_key"))
+    __table_args__ = (
+        UniqueConstraint("project_id", "sop_instance_uid"),
+        Index("ix_instances_study_series", "study_id", "series_key"),
+    )
 
 
 class DecodedRow(Base):
@@ -236,7 +253,10 @@ class UploadFileRow(Base):
     message: Mapped[str | None] = mapped_column(String(500))
     instance_id: Mapped[str | None] = mapped_column(ForeignKey("instances.id", ondelete="SET NULL"))
 
-    __table_args__ = (Index("ix_upload_files_upload_state", "upload_id", "state"), UniqueConstraint("upload_id", "position"))
+    __table_args__ = (
+        Index("ix_upload_files_upload_state", "upload_id", "state"),
+        UniqueConstraint("upload_id", "position"),
+    )
 
 
 class RunRow(Base):
@@ -259,6 +279,7 @@ class RunRow(Base):
     created_at: Mapped[datetime]
     parent_run_id: Mapped[str | None] = mapped_column(ForeignKey("runs.id", ondelete="SET NULL"))
     parent_sequence: Mapped[int | None]
+    correction: Mapped[dict[str, Any] | None]
     last_sequence: Mapped[int]
     cancel_requested: Mapped[bool]
     lease_owner: Mapped[str | None] = mapped_column(String(80))
@@ -282,7 +303,7 @@ class EventRow(Base):
 
 
 class MaskVersionRow(Base):
-    """One immutable version of a mask; `mask_id` names the mask, and the unique pair refuses a second save of one base."""
+    """One immutable version of the mask `mask_id`; the unique pair refuses a second save on one base."""
 
     __tablename__ = "mask_versions"
 
@@ -293,7 +314,6 @@ class MaskVersionRow(Base):
     version: Mapped[int]
     author: Mapped[dict[str, Any]]
     segments: Mapped[list[Any]]
-    slices: Mapped[dict[str, Any]]
     voxels: Mapped[dict[str, Any]]
     is_resampled: Mapped[bool]
     created_at: Mapped[datetime]
@@ -336,4 +356,7 @@ class FeedbackRow(Base):
     seconds_spent: Mapped[float | None]
     created_at: Mapped[datetime]
 
-    __table_args__ = (UniqueConstraint("user_id", "request_key"), Index("ix_feedback_run_sequence", "run_id", "sequence"))
+    __table_args__ = (
+        UniqueConstraint("user_id", "request_key"),
+        Index("ix_feedback_run_sequence", "run_id", "sequence"),
+    )

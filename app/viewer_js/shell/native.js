@@ -1,0 +1,36 @@
+// Parts that Python fills: a table of rows and a line that says what happened.
+
+import { el, fill } from "./dom.js";
+
+/** `value`: {columns: [..], rows: [[..]], empty}. */
+export function mountTable(root, { props, watch }) {
+  const show = () => {
+    const { columns = [], rows = [], empty = "" } = props.value ?? {};
+    if (rows.length === 0) {
+      fill(root, el("p", { class: "sp-dim" }, empty));
+      return;
+    }
+    fill(
+      root,
+      el(
+        "table",
+        { class: "sp-table" },
+        el("thead", {}, el("tr", {}, columns.map((title) => el("th", {}, title)))),
+        el("tbody", {}, rows.map((row) => el("tr", {}, row.map((value) => el("td", {}, String(value ?? "")))))),
+      ),
+    );
+  };
+  watch("value", show);
+  show();
+}
+
+/** `value`: {text, tone: "ok" | "problem"} or null. */
+export function mountNotice(root, { props, watch }) {
+  root.setAttribute("role", "status");
+  const show = () => {
+    root.textContent = props.value?.text ?? "";
+    root.dataset.tone = props.value?.tone ?? "";
+  };
+  watch("value", show);
+  show();
+}

@@ -1,0 +1,238 @@
+"""Runs: ask, follow, cancel, continue. The work itself is `backend.agent.loop`, in the runner process."""
+
+from datetime import timedelta
+
+import structlog
+
+from backend.domain.access import Actor
+from backend.domain.errors import InvalidRequest, NotFound
+from backend.domain.trace import (
+    AnswerGiven,
+    CorrectionGiven,
+    Event,
+    ImageShown,
+    Payload,
+    Run,
+    RunLimits,
+    RunState,
+    ToolFailed,
+    ToolReturned,
+)
+from backend.services.context import Clock
+from backend.services.reviews import NotJudgeable, run_of_member
+from backend.services.studies import series_of_member
+from backend.store.blobs import Blobs
+from backend.store.notify import News, Notifier
+from backend.store.repository import Store, Transaction, new_id
+
+log = structlog.get_logger(__name__)
+
+QUESTION_LENGTH = 2_000
+OPTIONS = 8
+# A run that was taken up this often and never ended takes its runner down each time; it is stopped as failed.
+MAX_ATTEMPTS = 4
+
+
+def start_run(
+    actor: Actor,
+    series_id: str,
+    *,
+    question: str,
+    options: tuple[str, ...] = (),
+    frame_index: int = 0,
+    limits: RunLimits | None = None,
+    request_key: str,
+    store: Store,
+    clock: Clock,
+) -> Run:
+    """Put a question about a series in the queue; the same request again finds the run that it made."""
+    question = question.strip()
+    if not 1 <= len(question) <= QUESTION_LENGTH:
+        raise InvalidRequest(f"a question has 1 to {QUESTION_LENGTH} characters, got {len(question)}")
+    if len(options) > OPTIONS or any(not 1 <= len(option.strip()) <= 200 for option in options):
+        raise InvalidRequest(f"there are at most {OPTIONS} options of 1 to 200 characters")
+    with store.transaction() as tx:
+        series = series_of_member(actor, series_id, tx)
+        if stored := tx.runs.by_request(actor.user_id, request_key):
+            return stored
+        if not 0 <= frame_index < len(series.frames):
+            raise InvalidRequest(f"series {series_id} has frames 0 to {len(series.frames) - 1}, got {frame_index}")
+        run = Run(
+            id=new_id(),
+            series_id=series.id,
+            study_id=series.study_id,
+            project_id=series.project_id,
+            asked_by=actor.user_id,
+            question=question,
+            options=tuple(option.strip() for option in options),
+            frame_index=frame_index,
+            state=RunState.QUEUED,
+            stop_reason=None,
+            limits=limits or RunLimits(),
+            created_at=clock(),
+            parent_run_id=None,
+            parent_sequence=None,
+            correction=None,
+            event_count=0,
+            cancel_requested=False,
+        )
+        tx.runs.add(run, request_key=request_key)
+    log.info("run_queued", run_id=run.id, series_id=series_id)
+    return run
+
+
+def get_run(actor: Actor, run_id: str, *, store: Store) -> Run:
+    """One run. Raises `NotFound`."""
+    with store.transaction(read_only=True) as tx:
+        return run_of_member(actor, run_id, tx)
+
+
+def runs_of_series(actor: Actor, series_id: str, *, store: Store) -> list[Run]:
+    """The runs about a series, newest first."""
+    with store.transaction(read_only=True) as tx:
+        series_of_member(actor, series_id, tx)
+        return tx.runs.of_series(series_id)
+
+
+def events_of_run(run_id: str, *, after: int, store: Store) -> tuple[Run, list[Event]]:
+    """A run and its events behind one place. Membership was checked when the stream was opened."""
+    with store.transaction(read_only=True) as tx:
+        return tx.runs.get(run_id), tx.runs.events(run_id, after=after)
+
+
+def picture_of_run(actor: Actor, run_id: str, index: int, *, store: Store, blobs: Blobs) -> bytes:
+    """The PNG that the model was given as picture `index` of this run. Raises `NotFound`."""
+    with store.transaction(read_only=True) as tx:
+        run = run_of_member(actor, run_id, tx)
+        events = [*_history(run, tx), *tx.runs.events(run.id)]
+    for event in reversed(events):
+        if isinstance(event.payload, ImageShown) and event.payload.index == index:
+            return blobs.read(event.payload.picture_sha256)
+    raise NotFound(f"run {run_id} has no picture {index}")
+
+
+def history_of(run: Run, *, store: Store) -> list[Event]:
+    """The events that a continued run goes on from: its parent's up to the step, and before them the parent's own."""
+    with store.transaction(read_only=True) as tx:
+        return _history(run, tx)
+
+
+def _history(run: Run, tx: Transaction) -> list[Event]:
+    if run.parent_run_id is None or run.parent_sequence is None:
+        return []
+    parent = tx.runs.get(run.parent_run_id)
+    own = [event for event in tx.runs.events(parent.id) if event.sequence <= run.parent_sequence]
+    return [*_history(parent, tx), *own]
+
+
+def cancel_run(actor: Actor, run_id: str, *, store: Store) -> Run:
+    """Ask a run to stop; what it has stored stays."""
+    with store.transaction() as tx:
+        run = run_of_member(actor, run_id, tx)
+        tx.runs.request_cancel(run.id)
+        log.info("run_cancel_requested", run_id=run.id)
+        return tx.runs.get(run.id)
+
+
+def continue_run(
+    actor: Actor,
+    run_id: str,
+    *,
+    from_sequence: int,
+    correction: CorrectionGiven | None = None,
+    request_key: str,
+    store: Store,
+    clock: Clock,
+) -> Run:
+    """Continue from here: a child run begins from a finished step of its parent, with a person's word on it.
+
+    Raises:
+        NotJudgeable: If the event is not the end of a step.
+    """
+    with store.transaction() as tx:
+        parent = run_of_member(actor, run_id, tx)
+        if stored := tx.runs.by_request(actor.user_id, request_key):
+            return stored
+        events = [event for event in tx.runs.events(parent.id) if event.sequence <= from_sequence]
+        if not events or events[-1].sequence != from_sequence:
+            raise NotFound(f"run {run_id} has no event {from_sequence}")
+        if not isinstance(events[-1].payload, ToolReturned | ToolFailed | AnswerGiven):
+            raise NotJudgeable("a run goes on from the result of a step or from the answer")
+        child = Run(
+            id=new_id(),
+            series_id=parent.series_id,
+            study_id=parent.study_id,
+            project_id=parent.project_id,
+            asked_by=actor.user_id,
+            question=parent.question,
+            options=parent.options,
+            frame_index=parent.frame_index,
+            state=RunState.QUEUED,
+            stop_reason=None,
+            limits=parent.limits,
+            created_at=clock(),
+            parent_run_id=parent.id,
+            parent_sequence=from_sequence,
+            correction=correction,
+            event_count=0,
+            cancel_requested=False,
+        )
+        tx.runs.add(child, request_key=request_key)
+    log.info("run_continued", run_id=child.id, parent_run_id=run_id)
+    return child
+
+
+class StoredTrace:
+    """The event sink of a run in the clinic: an event is a committed row before anybody hears of it."""
+
+    def __init__(self, run_id: str, *, owner: str, store: Store, notifier: Notifier, clock: Clock) -> None:
+        self._run_id, self._owner = run_id, owner
+        self._store, self._notifier, self._clock = store, notifier, clock
+
+    def append(self, payload: Payload, *, parent: int | None, sampled: bool) -> Event:
+        """Store the next event. Raises `LeaseLost` where another process has the run."""
+        with self._store.transaction() as tx:
+            event = tx.runs.append(
+                self._run_id, payload, owner=self._owner, parent=parent, sampled=sampled, at=self._clock()
+            )
+        self._notifier.send(News(self._run_id))
+        return event
+
+    def preview(self, text: str) -> None:
+        """Show text that is still streaming; it is not stored."""
+        self._notifier.send(News(self._run_id, preview=text))
+
+
+def claim_run(*, owner: str, lease_s: float, store: Store, clock: Clock) -> Run | None:
+    """Take the next run that waits, or whose runner was lost."""
+    with store.transaction() as tx:
+        run = tx.runs.claim(owner=owner, now=clock(), lease_s=lease_s)
+        if run is not None and tx.runs.attempts(run.id) > 1:
+            log.warning("run_taken_up_again", run_id=run.id, events=run.event_count)
+        return run
+
+
+def is_worn_out(run_id: str, *, store: Store) -> bool:
+    """Whether a run was taken up too often to be tried again."""
+    with store.transaction(read_only=True) as tx:
+        return tx.runs.attempts(run_id) > MAX_ATTEMPTS
+
+
+def hold_runs(run_ids: list[str], *, owner: str, lease_s: float, store: Store, clock: Clock) -> None:
+    """Heartbeat of all the runs of one process."""
+    if run_ids:
+        with store.transaction() as tx:
+            tx.runs.heartbeat(run_ids, owner=owner, until=clock() + timedelta(seconds=lease_s))
+
+
+def release_runs(run_ids: list[str], *, owner: str, store: Store) -> None:
+    """Give runs back at an orderly stop, so that they go on at once elsewhere."""
+    if run_ids:
+        with store.transaction() as tx:
+            tx.runs.release(run_ids, owner=owner)
+
+
+def is_cancel_requested(run_id: str, *, store: Store) -> bool:
+    """Whether somebody asked this run to stop."""
+    with store.transaction(read_only=True) as tx:
+        return tx.runs.get(run_id).cancel_requested

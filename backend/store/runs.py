@@ -1,0 +1,194 @@
+"""Runs and their events. An event takes its place under the run's lease: a runner that lost it can write nothing."""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from sqlalchemy import ColumnElement, and_, or_, select, update
+from sqlalchemy.orm import Session
+
+from backend.domain.errors import Conflict, NotFound
+from backend.domain.trace import CorrectionGiven, Event, Payload, Run, RunLimits, RunState, RunStopped, StopReason
+from backend.store.tables import EventRow, RunRow
+
+
+class LeaseLost(Conflict):
+    """Another process holds this run now; whoever meets this stops working on it."""
+
+    code = "lease_lost"
+
+
+def _run(row: RunRow) -> Run:
+    return Run(
+        id=row.id,
+        series_id=row.series_id,
+        study_id=row.study_id,
+        project_id=row.project_id,
+        asked_by=row.asked_by,
+        question=row.question,
+        options=tuple(row.options),
+        frame_index=row.frame_index,
+        state=RunState(row.state),
+        stop_reason=StopReason(row.stop_reason) if row.stop_reason else None,
+        limits=RunLimits.model_validate(row.limits),
+        created_at=row.created_at,
+        parent_run_id=row.parent_run_id,
+        parent_sequence=row.parent_sequence,
+        correction=None if row.correction is None else CorrectionGiven.model_validate(row.correction),
+        event_count=row.last_sequence,
+        cancel_requested=row.cancel_requested,
+    )
+
+
+def _event(row: EventRow) -> Event:
+    return Event.model_validate(
+        {"sequence": row.sequence, "at": row.at, "parent": row.parent, "sampled": row.sampled, "payload": row.payload}
+    )
+
+
+class Runs:
+    """Repository of runs and events."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def add(self, run: Run, *, request_key: str) -> None:
+        """Store a new run."""
+        self._session.add(
+            RunRow(
+                id=run.id,
+                series_id=run.series_id,
+                study_id=run.study_id,
+                project_id=run.project_id,
+                asked_by=run.asked_by,
+                request_key=request_key,
+                question=run.question,
+                options=list(run.options),
+                frame_index=run.frame_index,
+                limits=run.limits.model_dump(),
+                state=run.state,
+                stop_reason=None,
+                created_at=run.created_at,
+                parent_run_id=run.parent_run_id,
+                parent_sequence=run.parent_sequence,
+                correction=None if run.correction is None else run.correction.model_dump(mode="json"),
+                last_sequence=0,
+                cancel_requested=False,
+                lease_owner=None,
+                lease_until=None,
+                attempts=0,
+            )
+        )
+        self._session.flush()
+
+    def by_request(self, user_id: str, request_key: str) -> Run | None:
+        """The run that this request made before."""
+        row = self._session.scalar(select(RunRow).where(RunRow.asked_by == user_id, RunRow.request_key == request_key))
+        return _run(row) if row else None
+
+    def get(self, run_id: str) -> Run:
+        """One run. Raises `NotFound`."""
+        row = self._session.get(RunRow, run_id, populate_existing=True)
+        if row is None:
+            raise NotFound(f"no run {run_id}")
+        return _run(row)
+
+    def of_series(self, series_id: str) -> list[Run]:
+        """The runs about one series, newest first."""
+        rows = self._session.scalars(
+            select(RunRow).where(RunRow.series_id == series_id).order_by(RunRow.created_at.desc(), RunRow.id)
+        )
+        return [_run(row) for row in rows]
+
+    def events(self, run_id: str, *, after: int = 0) -> list[Event]:
+        """The events behind one place, in order."""
+        rows = self._session.scalars(
+            select(EventRow).where(EventRow.run_id == run_id, EventRow.sequence > after).order_by(EventRow.sequence)
+        )
+        return [_event(row) for row in rows]
+
+    def claim(self, *, owner: str, now: datetime, lease_s: float) -> Run | None:
+        """Take the oldest run that waits or whose holder has stopped talking; None where there is none."""
+        row = self._session.scalar(
+            select(RunRow)
+            .where(_claimable(now))
+            .order_by(RunRow.created_at, RunRow.id)
+            .limit(1)
+            .with_for_update(skip_locked=True)
+        )
+        if row is None:
+            return None
+        row.state = RunState.RUNNING
+        row.lease_owner, row.lease_until = owner, now + timedelta(seconds=lease_s)
+        row.attempts += 1
+        self._session.flush()
+        return _run(row)
+
+    def attempts(self, run_id: str) -> int:
+        """How often the run was taken up."""
+        return self._session.scalar(select(RunRow.attempts).where(RunRow.id == run_id)) or 0
+
+    def heartbeat(self, run_ids: Sequence[str], *, owner: str, until: datetime) -> None:
+        """Hold runs for longer."""
+        self._session.execute(
+            update(RunRow).where(RunRow.id.in_(run_ids), RunRow.lease_owner == owner).values(lease_until=until)
+        )
+
+    def release(self, run_ids: Sequence[str], *, owner: str) -> None:
+        """Give runs back so that another process may go on with them at once."""
+        self._session.execute(
+            update(RunRow)
+            .where(RunRow.id.in_(run_ids), RunRow.lease_owner == owner, RunRow.state == RunState.RUNNING)
+            .values(state=RunState.QUEUED, lease_owner=None, lease_until=None)
+        )
+
+    def request_cancel(self, run_id: str) -> None:
+        """Ask a run to stop at its next step."""
+        self._session.execute(
+            update(RunRow).where(RunRow.id == run_id, RunRow.state != RunState.STOPPED).values(cancel_requested=True)
+        )
+
+    def append(
+        self, run_id: str, payload: Payload, *, owner: str, parent: int | None, sampled: bool, at: datetime
+    ) -> Event:
+        """Store the next event of a run that `owner` holds.
+
+        Raises:
+            LeaseLost: If another process holds the run by now; nothing is stored.
+        """
+        values: dict[str, object] = {"last_sequence": RunRow.last_sequence + 1}
+        if isinstance(payload, RunStopped):
+            values |= {
+                "state": RunState.STOPPED,
+                "stop_reason": payload.reason,
+                "lease_owner": None,
+                "lease_until": None,
+            }
+        sequence = self._session.scalar(
+            update(RunRow)
+            .where(RunRow.id == run_id, RunRow.lease_owner == owner, RunRow.state == RunState.RUNNING)
+            .values(**values)
+            .returning(RunRow.last_sequence)
+        )
+        if sequence is None:
+            raise LeaseLost(f"run {run_id} is not held by this process any more")
+        event = Event(sequence=sequence, at=at, parent=parent, sampled=sampled, payload=payload)
+        self._session.add(_event_row(run_id, event))
+        return event
+
+
+def _event_row(run_id: str, event: Event) -> EventRow:
+    return EventRow(
+        run_id=run_id,
+        sequence=event.sequence,
+        at=event.at,
+        parent=event.parent,
+        sampled=event.sampled,
+        payload=event.payload.model_dump(mode="json"),
+    )
+
+
+def _claimable(now: datetime) -> ColumnElement[bool]:
+    return or_(
+        RunRow.state == RunState.QUEUED,
+        and_(RunRow.state == RunState.RUNNING, RunRow.lease_until < now),
+    )

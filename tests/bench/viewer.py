@@ -1,0 +1,208 @@
+"""The viewer in the real product: pages, API, database and files, in Chromium without a GPU (the CPU leg).
+
+First image: t0 is a capture-phase click listener on the worklist (performance.now(), same document). From then on each
+requestAnimationFrame draws the stage's canvas into 24 x 24 pixels and reads it; the first one with 8 or more different
+red values is the first image. That is how `reference/baseline.md` measured OHIF. The thumbnail that stands in for the
+picture is no canvas and does not count. The app is warm, as a reader's is: one opening of each study goes before.
+"""
+
+import tempfile
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from playwright.sync_api import Page, sync_playwright
+
+from tests.bench.report import Metric
+from tests.factories.images import make_dicom, uid_of
+from tests.product import Product, open_page, open_product
+from tests.services import CHROMIUM_CPU_ARGS, chromium_path
+from tests.viewer_page import build_bundle
+
+SLICES, SIDE, XRAY_SIDE = 200, 512, 2000
+OPENINGS, SCROLLS, DRAG_STEPS = 10, 5, 60
+FRAMES_PER_SCROLL = 180
+
+# Installed once: a click starts the probe, `firstImage` holds its result.
+PROBE = """() => {
+  const small = Object.assign(document.createElement("canvas"), { width: 24, height: 24 });
+  const context = small.getContext("2d", { willReadFrequently: true });
+  const isPicture = () => {
+    const canvas = document.querySelector(".sp-stage canvas.sv-canvas");
+    if (!canvas || canvas.clientWidth <= 600) return false;
+    context.drawImage(canvas, 0, 0, 24, 24);
+    const reds = new Set();
+    const { data } = context.getImageData(0, 0, 24, 24);
+    for (let at = 0; at < data.length; at += 4) reds.add(data[at]);
+    return reds.size >= 8;
+  };
+  document.addEventListener("click", () => {
+    const t0 = performance.now();
+    window.firstImage = new Promise((done) => {
+      const look = () => (isPicture() ? done(performance.now() - t0) : requestAnimationFrame(look));
+      requestAnimationFrame(look);
+    });
+  }, { capture: true });
+}"""
+
+# Asks for the next slice in each animation frame; pictures drawn in a second.
+SCROLL = """(frames) => new Promise((done) => {
+  const viewer = document.querySelector(".sp-stage").serpensViewer;
+  viewer.goTo(0);
+  const drawn = [];
+  const watch = (now) => {
+    const { index, target } = viewer.state();
+    if (drawn.at(-1)?.index !== index && index === target) drawn.push({ index, now });
+    if (target === frames) return done((drawn.length - 1) / ((drawn.at(-1).now - drawn[0].now) / 1000));
+    viewer.goTo(target + 1);
+    requestAnimationFrame(watch);
+  };
+  setTimeout(() => requestAnimationFrame(watch), 300);
+})"""
+
+# The time from the pointer's event to the frame with the new window having been painted.
+DRAG_PROBE = """() => {
+  window.windowSteps = [];
+  document.addEventListener("pointermove", () => {
+    const t0 = performance.now();
+    requestAnimationFrame(() => {
+      const { port1, port2 } = new MessageChannel();
+      port1.onmessage = () => window.windowSteps.push(performance.now() - t0);
+      port2.postMessage(0);
+    });
+  }, { capture: true });
+}"""
+
+
+def run() -> dict[str, Metric]:
+    """Measure on synthetic studies: a CT of 200 slices of 512 x 512, an X-ray of 2000 x 2000 with 16 bits.
+
+    Raises:
+        RuntimeError: If there is no Chromium.
+    """
+    executable = chromium_path()
+    if executable is None:
+        raise RuntimeError("the viewer bench needs Chromium, found none")
+    build_bundle()
+    with ExitStack() as opened:
+        home = Path(opened.enter_context(tempfile.TemporaryDirectory(prefix="serpens-bench-")))
+        product = opened.enter_context(open_product(home))
+        studies = {"ct": _upload(product, _ct_files()), "xray": _upload(product, [("xray.dcm", _xray_file())])}
+        driver = opened.enter_context(sync_playwright())
+        browser = driver.chromium.launch(executable_path=executable, args=[*CHROMIUM_CPU_ARGS, "--disable-3d-apis"])
+        opened.callback(browser.close)
+        watched = opened.enter_context(open_page(browser, product, width=1600, height=1000))
+        watched.sign_in()
+        watched.page.evaluate(PROBE)
+        first_images = _open_by_turns(watched.page, studies)
+        _open(watched.page, studies["ct"])
+        scrolls = _scroll(watched.page)
+        steps = _drag_window(watched.page)
+        watched.require_clean()
+    return {
+        "click_to_first_image_ct_ms": Metric.of(first_images["ct"], "ms", target=300.0),
+        "click_to_first_image_xray_ms": Metric.of(first_images["xray"], "ms", target=300.0),
+        "scroll_fps": Metric.of(scrolls, "fps", target=55.0, lower_is_better=False),
+        "window_step_ms": Metric.of(steps, "ms"),
+    }
+
+
+def _ct_files() -> list[tuple[str, bytes]]:
+    """A body with organs and noise, so that slices differ and nothing compresses well."""
+    random = np.random.default_rng(7)
+    y, x = np.mgrid[0:SIDE, 0:SIDE]
+    body = np.where(np.hypot((x - 256) / 1.2, y - 256) < 180, 1040, 0)
+    noise = random.normal(0, 15, (8, SIDE, SIDE))
+    files = []
+    for k in range(SLICES):
+        organ = np.where(np.hypot(x - 180 - 60 * np.sin(k / 20), y - 240) < 60, -700, 0)
+        pixels = (body + organ * (body > 0) + noise[k % 8]).clip(0, 4095).astype(np.uint16)
+        file = make_dicom(
+            pixels,
+            SOPInstanceUID=uid_of("bench", "ct", k),
+            StudyInstanceUID=uid_of("bench", "ct"),
+            SeriesInstanceUID=uid_of("bench", "ct", "series"),
+            SeriesDescription="Bench CT",
+            ImagePositionPatient=[0, 0, 1.5 * k],
+            InstanceNumber=k + 1,
+            RescaleSlope=1,
+            RescaleIntercept=-1024,
+            WindowCenter=40,
+            WindowWidth=400,
+        )
+        files.append((f"ct/{k:03}.dcm", file))
+    return files
+
+
+def _xray_file() -> bytes:
+    y, x = np.mgrid[0:XRAY_SIDE, 0:XRAY_SIDE]
+    lungs = np.hypot((x - 600) / 300, (y - 1000) / 600), np.hypot((x - 1400) / 300, (y - 1000) / 600)
+    smooth = 30000 - 12000 * (np.minimum(*lungs) < 1) + 8000 * np.sin(x / 700) + 4000 * np.cos(y / 40)
+    pixels = (smooth + np.random.default_rng(8).normal(0, 300, smooth.shape)).clip(0, 65535).astype(np.uint16)
+    return make_dicom(
+        pixels,
+        SOPClassUID="1.2.840.10008.5.1.4.1.1.1.1",
+        SOPInstanceUID=uid_of("bench", "xray", "object"),
+        StudyInstanceUID=uid_of("bench", "xray"),
+        SeriesInstanceUID=uid_of("bench", "xray", "series"),
+        SeriesDescription="Bench X-ray",
+        Modality="DX",
+        ImagePositionPatient=None,
+        ImageOrientationPatient=None,
+        FrameOfReferenceUID=None,
+        PixelSpacing=None,
+        ImagerPixelSpacing=[0.2, 0.2],
+        WindowCenter=30000,
+        WindowWidth=40000,
+    )
+
+
+def _upload(product: Product, files: list[tuple[str, bytes]]) -> str:
+    study_id: str = product.upload(files)["study_ids"][0]
+    return study_id
+
+
+def _open_by_turns(page: Page, studies: dict[str, str]) -> dict[str, list[float]]:
+    """Open the studies in turn, so that what disturbs the machine disturbs both; the first turn does not count."""
+    samples: dict[str, list[float]] = {name: [] for name in studies}
+    for turn in range(OPENINGS + 1):
+        for name, study_id in studies.items():
+            elapsed_ms = _open(page, study_id)
+            if turn > 0:
+                samples[name].append(elapsed_ms)
+    return samples
+
+
+def _open(page: Page, study_id: str) -> float:
+    """Click a study in the worklist; ms to its first image."""
+    page.evaluate("() => { location.hash = '#/'; }")
+    row = page.locator(f"[data-study-id='{study_id}']")
+    row.wait_for(state="visible")
+    # What the case before had on its way is given up by now, and the page rests.
+    page.wait_for_timeout(600)
+    row.click()
+    return float(page.evaluate("() => window.firstImage"))
+
+
+def _scroll(page: Page) -> list[float]:
+    page.wait_for_function(
+        "(count) => document.querySelector('.sp-stage').serpensViewer.state().loadedFrames === count", arg=SLICES
+    )
+    page.wait_for_timeout(500)
+    return [float(page.evaluate(SCROLL, FRAMES_PER_SCROLL)) for _ in range(SCROLLS)]
+
+
+def _drag_window(page: Page) -> list[float]:
+    """Drag the window with the mouse, one trusted move after another."""
+    box: Any = page.locator(".sp-stage").bounding_box()
+    x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+    page.mouse.move(x, y)
+    page.mouse.down()
+    page.evaluate(DRAG_PROBE)
+    for step in range(1, DRAG_STEPS + 1):
+        page.mouse.move(x + step, y + step % 7)
+        page.wait_for_function("(count) => window.windowSteps.length >= count", arg=step, polling=5)
+    page.mouse.up()
+    steps = [float(step) for step in page.evaluate("() => window.windowSteps")]
+    return steps[:DRAG_STEPS]
