@@ -1,1 +1,1 @@
-"""What people see: the Gradio shell and the browser viewer. Holds no rule and no database; all it knows comes over HTTP."""
+"""What people see: Gradio's shell and the browser viewer. Holds no rule and no database; all it knows comes by HTTP."""

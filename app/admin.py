@@ -7,7 +7,7 @@ from typing import Any
 import gradio as gr
 
 from app.client import ApiClient, ApiProblem
-from app.components import Entrance, Part, done, problem, table
+from app.components import done, entrance, part, problem, table
 from backend.domain.access import Permission, Role
 
 ROLES = [role.value for role in Role]
@@ -41,24 +41,24 @@ class _System:
 def build_admin(client: ApiClient) -> None:
     """Lay the page out inside the `Blocks` that is being built."""
     with gr.Column(elem_id="sp-admin"):
-        entrance = Entrance(view="admin", elem_id="sp-admin-entrance")
+        entered = entrance("admin", elem_id="sp-admin-entrance")
         gr.HTML('<div class="sp-root"><h1>Administration</h1></div>', apply_default_css=False, elem_id="sp-admin-title")
-        notice = Part(part="notice", elem_id="sp-admin-notice")
-        with gr.Tabs():
-            with gr.Tab("Users", visible=False) as users_tab:
-                users_list = Part(part="table", elem_id="sp-users")
+        notice = part("notice", elem_id="sp-admin-notice")
+        with gr.Tabs() as tabs:
+            with gr.Tab("Users", id="users", visible=False) as users_tab:
+                users_list = part("table", elem_id="sp-users")
                 chosen_user, new_user, save_user, reset = _user_forms()
-            with gr.Tab("Projects", visible=False) as projects_tab:
-                projects_list = Part(part="table", elem_id="sp-projects")
+            with gr.Tab("Projects", id="projects", visible=False) as projects_tab:
+                projects_list = part("table", elem_id="sp-projects")
                 chosen_project, member, new_project, membership = _project_forms()
-            with gr.Tab("System", visible=False) as system_tab:
-                system_list = Part(part="table", elem_id="sp-system")
+            with gr.Tab("System", id="system", visible=False) as system_tab:
+                system_list = part("table", elem_id="sp-system")
                 check = gr.Button("Check again", size="sm", elem_id="sp-check-system")
     users = _Users(users_tab, users_list, chosen_user[0])
     projects = _Projects(projects_tab, projects_list, chosen_project, member)
     system = _System(system_tab, system_list)
-    page = _AdminPage(client, notice, users, projects, system)
-    entrance.entered(page.show, None, page.outputs, **EVENT)
+    page = _AdminPage(client, notice, tabs, users, projects, system)
+    entered.entered(page.show, None, page.outputs, **EVENT)
     check.click(page.show, None, page.outputs, **EVENT)
     page.on_click(new_user.button, new_user.fields, page.create_user, cleared=new_user.fields)
     page.on_click(save_user, chosen_user, page.change_user)
@@ -122,9 +122,11 @@ def _project_forms() -> tuple[Any, Any, _Form, _Membership]:
 class _AdminPage:
     """What the buttons do. Each answers with a line that says what happened and the tables as they are now."""
 
-    def __init__(self, client: ApiClient, notice: Any, users: _Users, projects: _Projects, system: _System) -> None:
+    def __init__(
+        self, client: ApiClient, notice: Any, tabs: Any, users: _Users, projects: _Projects, system: _System
+    ) -> None:
         self._client = client
-        self._notice = notice
+        self._notice, self._tabs = notice, tabs
         self._users, self._projects, self._system = users, projects, system
 
     @property
@@ -133,6 +135,7 @@ class _AdminPage:
         users, projects, system = self._users, self._projects, self._system
         return [
             self._notice,
+            self._tabs,
             users.tab,
             users.list,
             users.chosen,
@@ -167,7 +170,7 @@ class _AdminPage:
 
     async def show(self, request: gr.Request) -> list[Update]:
         """The page as it is when it is entered."""
-        return await self._everything(request, None)
+        return await self._everything(request, "")
 
     async def create_user(self, request: gr.Request, name: str, display_name: str, role: str) -> str:
         """Make an account with a password that the API makes and this answer tells once."""
@@ -214,7 +217,7 @@ class _AdminPage:
         await self._client.change(request, "DELETE", path)
         return "The member is removed."
 
-    async def _everything(self, request: gr.Request, notice: dict[str, str] | None) -> list[Update]:
+    async def _everything(self, request: gr.Request, notice: str) -> list[Update]:
         try:
             permissions = (await self._client.get(request, "/api/session"))["permissions"]
             manages_users = Permission.MANAGE_ACCOUNTS.value in permissions
@@ -228,6 +231,8 @@ class _AdminPage:
         user_choices = [(f"{user['display_name'] or user['name']} ({user['name']})", user["id"]) for user in users]
         return [
             notice,
+            # Gradio shows the first tab also to whom it is hidden from.
+            gr.skip() if manages_users else gr.update(selected="system"),
             gr.update(visible=manages_users),
             _user_table(users),
             gr.update(choices=user_choices),
@@ -256,7 +261,7 @@ def _told(password: str | None) -> str:
     return f" The password, shown this once: {password}" if password else ""
 
 
-def _user_table(users: list[dict[str, Any]]) -> dict[str, Any]:
+def _user_table(users: list[dict[str, Any]]) -> str:
     rows = [
         [
             user["name"],
@@ -269,7 +274,7 @@ def _user_table(users: list[dict[str, Any]]) -> dict[str, Any]:
     return table(["Name", "Display name", "Role", "May sign in"], rows, empty="No users.")
 
 
-def _project_table(projects: list[dict[str, Any]]) -> dict[str, Any]:
+def _project_table(projects: list[dict[str, Any]]) -> str:
     rows = [
         [
             project["name"] + (" (demo)" if project["is_demo"] else ""),
@@ -280,13 +285,13 @@ def _project_table(projects: list[dict[str, Any]]) -> dict[str, Any]:
     return table(["Project", "Members"], rows, empty="No projects yet.")
 
 
-def _system_table(report: dict[str, Any] | None) -> dict[str, Any]:
+def _system_table(report: dict[str, Any] | None) -> str:
     words = {"ok": "well", "absent": "not there", "problem": "PROBLEM"}
     rows = [
         [
             finding["name"],
             words[finding["state"]],
-            ", ".join(part for part in (finding["body"], finding["detail"]) if part not in ("", "none")),
+            ", ".join(text for text in (finding["body"], finding["detail"]) if text not in ("", "none")),
             finding["mend"],
         ]
         for finding in (report or {}).get("findings", [])

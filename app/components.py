@@ -1,9 +1,11 @@
 """The parts of the page that are drawn in the browser: Gradio gives each an element, the shell fills it.
 
 The template of a part never changes: Gradio would draw the element anew, and the viewer's canvas with it. What Python
-sends goes through `value` as small JSON and is written as text.
+sends goes through `value` as JSON text, and the shell writes it as text. These are functions and no subclasses of
+`gr.HTML`: for a subclass Gradio writes a stub file beside the source whenever the module is imported.
 """
 
+import json
 from typing import Any
 
 import gradio as gr
@@ -11,66 +13,38 @@ import gradio as gr
 SHELL = "/assets/viewer/shell.js"
 
 
-class Part(gr.HTML):  # type: ignore[misc]
+def part(name: str, **kwargs: Any) -> Any:
     """A part of the page by the name that the shell knows it by."""
-
-    def __init__(self, value: Any = None, *, part: str = "", **kwargs: Any) -> None:
-        super().__init__(
-            value=value,
-            html_template=f'<div class="sp-root sp-{part} sp-{part}-root"></div>',
-            js_on_load=f"import('{SHELL}').then((shell) => shell.mount('{part}', element, {{props, watch, trigger}}))",
-            apply_default_css=False,
-            **kwargs,
-        )
-
-    def postprocess(self, value: Any) -> Any:
-        """JSON as it is, for the shell."""
-        return value
-
-    def preprocess(self, payload: Any) -> Any:
-        """JSON as it came."""
-        return payload
-
-    def api_info(self) -> dict[str, Any]:
-        """The kind of value."""
-        return {"type": "object"}
+    return gr.HTML(
+        "",
+        html_template=f'<div class="sp-root sp-{name}"></div>',
+        js_on_load=f"import('{SHELL}').then((shell) => shell.mount('{name}', element, {{props, watch}}))",
+        apply_default_css=False,
+        **kwargs,
+    )
 
 
-class Entrance(gr.HTML):  # type: ignore[misc]
+def entrance(view: str, **kwargs: Any) -> Any:
     """Tells Python, as the event `entered`, that a view came on the screen."""
-
-    def __init__(self, value: Any = None, *, view: str = "", **kwargs: Any) -> None:
-        super().__init__(
-            value=value,
-            html_template="<span></span>",
-            js_on_load=f"import('{SHELL}').then((shell) => shell.whenEntered('{view}', () => trigger('entered')))",
-            apply_default_css=False,
-            **kwargs,
-        )
-
-    def postprocess(self, value: Any) -> Any:
-        """Nothing to show."""
-        return value
-
-    def preprocess(self, payload: Any) -> Any:
-        """Nothing to read."""
-        return payload
-
-    def api_info(self) -> dict[str, Any]:
-        """The kind of value."""
-        return {"type": "object"}
+    return gr.HTML(
+        "",
+        html_template="<span></span>",
+        js_on_load=f"import('{SHELL}').then((shell) => shell.whenEntered('{view}', () => trigger('entered')))",
+        apply_default_css=False,
+        **kwargs,
+    )
 
 
-def table(columns: list[str], rows: list[list[str]], *, empty: str) -> dict[str, Any]:
-    """The value of a `Part` named `table`."""
-    return {"columns": columns, "rows": rows, "empty": empty}
+def table(columns: list[str], rows: list[list[str]], *, empty: str) -> str:
+    """The value of the part `table`."""
+    return json.dumps({"columns": columns, "rows": rows, "empty": empty})
 
 
-def done(text: str) -> dict[str, str]:
-    """The value of a `Part` named `notice` after something worked."""
-    return {"text": text, "tone": "ok"}
+def done(text: str) -> str:
+    """The value of the part `notice` after something worked."""
+    return json.dumps({"text": text, "tone": "ok"})
 
 
-def problem(text: str) -> dict[str, str]:
-    """The value of a `Part` named `notice` after something was refused."""
-    return {"text": text, "tone": "problem"}
+def problem(text: str) -> str:
+    """The value of the part `notice` after something was refused."""
+    return json.dumps({"text": text, "tone": "problem"})

@@ -24,7 +24,7 @@ class OfferedLogin:
 
 def add_login(app: FastAPI, *, offered: Iterable[OfferedLogin]) -> None:
     """Serve `/login` and its files; `offered` are the users that a click fills in."""
-    page = _login_page(offered)
+    page = login_page(offered)
 
     @app.get("/login", response_class=HTMLResponse, include_in_schema=False)
     async def login() -> str:
@@ -33,7 +33,8 @@ def add_login(app: FastAPI, *, offered: Iterable[OfferedLogin]) -> None:
     app.mount("/login", StaticFiles(directory=_FILES), name="login files")
 
 
-def _login_page(offered: Iterable[OfferedLogin]) -> str:
+def login_page(offered: Iterable[OfferedLogin]) -> str:
+    """The page with the users that it offers as JSON inside it."""
     people = [{"name": one.name, "display_name": one.display_name, "password": one.password} for one in offered]
     # Inside a script element only `</` and `<!--` could end the data early.
     data = json.dumps(people).replace("<", "\\u003c")

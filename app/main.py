@@ -60,8 +60,8 @@ def create_web(settings: Settings, *, api: FastAPI | None = None) -> FastAPI:
         max_file_size=1,
         app_kwargs={"docs_url": None, "redoc_url": None, "openapi_url": None},
     )
-    pages = app.router.routes[-1]
-    assert isinstance(pages, Mount)
+    # Gradio mounts itself last; there is no argument to put something before it.
+    pages = next(route for route in reversed(app.router.routes) if isinstance(route, Mount))
     pages.app = ShellPage(pages.app)
     return app
 

@@ -6,15 +6,15 @@ import gradio as gr
 
 from app.admin import build_admin
 from app.client import ApiClient
-from app.components import Part
+from app.components import part
 
 
 def build_pages(client: ApiClient) -> Any:
     """The Blocks to mount. All its parts are built once; the views that are not shown wait, so a switch is at once."""
     with gr.Blocks(title="Serpens", analytics_enabled=False, fill_width=True) as pages:
-        Part(part="header", elem_id="sp-header")
-        Part(part="worklist", elem_id="sp-worklist")
-        Part(part="upload", elem_id="sp-upload")
-        Part(part="case", elem_id="sp-case")
+        part("header", elem_id="sp-header")
+        part("worklist", elem_id="sp-worklist")
+        part("upload", elem_id="sp-upload")
+        part("case", elem_id="sp-case")
         build_admin(client)
     return pages

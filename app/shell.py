@@ -53,9 +53,5 @@ class _MendedPage:
 
 
 def mend(page: bytes) -> bytes:
-    """Gradio's page with our head."""
-    return (
-        _SHARE_FRAME.sub(b"", _DROPPED.sub(b"", page))
-        .replace(b"</title>", b"</title>", 1)
-        .replace(b"<head>", b"<head>\n" + HEAD.encode(), 1)
-    )
+    """Gradio's page with our head and without what asks other origins or goes without cookies."""
+    return _SHARE_FRAME.sub(b"", _DROPPED.sub(b"", page)).replace(b"<head>", b"<head>\n" + HEAD.encode(), 1)

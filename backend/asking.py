@@ -46,21 +46,24 @@ def ask(
     """Ask, and give the events as they are stored.
 
     Raises:
-        NoRunner: If no runner has taken the run up after `patience_s`; the run is cancelled then.
+        NoRunner: If no runner has taken the run up after `patience_s`, or the one that had it has been silent for as
+            much longer than the whole run may take; the run is cancelled then.
     """
     run = runs.start_run(
         actor, series_id, question=question, frame_index=frame_index, request_key=uuid4().hex, store=store, clock=clock
     )
-    asked_at, after = time.monotonic(), 0
+    heard_at_s, after = time.monotonic(), 0
     while True:
         run, events = runs.events_of_run(run.id, after=after, store=store)
         yield from events
-        after = events[-1].sequence if events else after
+        if events:
+            heard_at_s, after = time.monotonic(), events[-1].sequence
         if run.state is RunState.STOPPED and after >= run.event_count:
             return
-        if run.state is RunState.QUEUED and time.monotonic() - asked_at > patience_s:
+        most_s = patience_s if run.state is RunState.QUEUED else patience_s + run.limits.seconds
+        if time.monotonic() - heard_at_s > most_s:
             runs.cancel_run(actor, run.id, store=store)
-            raise NoRunner(f"run {run.id} was not taken up within {patience_s:g} s; is `serpens run` at work?")
+            raise NoRunner(f"nobody has worked on run {run.id} for {most_s:g} s; is `serpens run` at work?")
         time.sleep(POLL_S)
 
 

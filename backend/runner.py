@@ -25,11 +25,21 @@ from backend.services.context import Services, open_services
 from backend.services.run_workbench import ClinicWorkbench
 from backend.settings import Settings
 from backend.store.runs import LeaseLost
+from backend.store.sql import is_transient
 
 log = structlog.get_logger(__name__)
 
 IDLE_S = 0.1
+RETRY_S = 1.0
+# The supervisor gives a process 5 s to stop; what is not at a step's end by then is given back as it is.
+STOP_GRACE_S = 3.0
 CANCEL_CHECK_S = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class _Claim:
+    run: Run
+    owner: str
 
 
 @dataclass
@@ -47,7 +57,8 @@ class Runner:
     owner: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     def __post_init__(self) -> None:
-        self._stopping = threading.Event()
+        self._stopping, self._stopped = threading.Event(), threading.Event()
+        # A name of its own for each claim: a run that this process lost and took again is held by the second alone.
         self._held: set[str] = set()
         self._lock = threading.Lock()
 
@@ -56,21 +67,24 @@ class Runner:
         self._stopping.set()
 
     def serve(self) -> None:
-        """Work until `stop`."""
+        """Work until `stop`. A run that is in the middle of something long then is given back under its feet."""
         heartbeat = threading.Thread(target=self._heartbeat, name="run-heartbeat", daemon=True)
         heartbeat.start()
         slots = threading.Semaphore(self.threads)
-        with ThreadPoolExecutor(self.threads, thread_name_prefix="run") as pool:
-            while not self._stopping.is_set():
-                if not slots.acquire(timeout=IDLE_S):
-                    continue
-                claimed = self._claim()
-                if claimed is None:
-                    slots.release()
-                    self._stopping.wait(IDLE_S)
-                    continue
+        pool = ThreadPoolExecutor(self.threads, thread_name_prefix="run")
+        while not self._stopping.is_set():
+            if not slots.acquire(timeout=IDLE_S):
+                continue
+            claimed = self._claim_or_wait()
+            if claimed is None:
+                slots.release()
+            else:
                 pool.submit(self._work, claimed).add_done_callback(lambda _: slots.release())
+        self._wait_for_work()
+        self._stopped.set()
         heartbeat.join()
+        runs.release_runs(self._now_held(), store=self.services.store)
+        pool.shutdown(wait=False)
 
     def work_one(self) -> bool:
         """Take one run and work it off in this thread; whether there was one."""
@@ -80,45 +94,81 @@ class Runner:
         self._work(claimed)
         return True
 
-    def _claim(self) -> Run | None:
-        services = self.services
-        claimed = runs.claim_run(
-            owner=self.owner, lease_s=services.settings.lease_s, store=services.store, clock=services.clock
-        )
-        if claimed is not None:
-            with self._lock:
-                self._held.add(claimed.id)
+    def _claim_or_wait(self) -> _Claim | None:
+        """A run, or None after a moment where there is none or the database does not answer."""
+        try:
+            claimed = self._claim()
+        except Exception as error:
+            if not is_transient(error):
+                raise
+            log.warning("run_claim_failed", error=type(error).__name__)
+            self._stopping.wait(RETRY_S)
+            return None
+        if claimed is None:
+            self._stopping.wait(IDLE_S)
         return claimed
+
+    def _claim(self) -> _Claim | None:
+        services = self.services
+        owner = f"{self.owner}:{uuid.uuid4().hex}"
+        run = runs.claim_run(owner=owner, lease_s=services.settings.lease_s, store=services.store, clock=services.clock)
+        if run is None:
+            return None
+        with self._lock:
+            self._held.add(owner)
+        return _Claim(run, owner)
+
+    def _now_held(self) -> list[str]:
+        with self._lock:
+            return list(self._held)
+
+    def _wait_for_work(self) -> None:
+        deadline_s = time.monotonic() + STOP_GRACE_S
+        while self._now_held() and time.monotonic() < deadline_s:
+            time.sleep(IDLE_S / 2)
 
     def _heartbeat(self) -> None:
         services = self.services
-        while not self._stopping.wait(services.settings.lease_s / 4):
-            with self._lock:
-                held = list(self._held)
-            runs.hold_runs(
-                held, owner=self.owner, lease_s=services.settings.lease_s, store=services.store, clock=services.clock
-            )
-
-    def _work(self, claimed: Run) -> None:
-        services = self.services
-        with structlog.contextvars.bound_contextvars(run_id=claimed.id):
+        lease_s = services.settings.lease_s
+        while not self._stopped.wait(lease_s / 4):
             try:
-                reason = self._loop(claimed)
-                log.info("run_stopped", reason=reason.value)
-            except LeaveRun:
-                log.info("run_given_back")
-            except LeaseLost:
-                log.warning("run_lease_lost")
+                runs.hold_runs(self._now_held(), lease_s=lease_s, store=services.store, clock=services.clock)
             except Exception as error:
-                self._record_failure(claimed, error)
+                if not is_transient(error):
+                    raise
+                # The lease outlives three of these; beyond that another runner takes over, and writes are fenced.
+                log.warning("run_heartbeat_failed", error=type(error).__name__)
+
+    def _work(self, claimed: _Claim) -> None:
+        """One run to its end, or to where it is left. What cannot even be recorded is left to the lease."""
+        with structlog.contextvars.bound_contextvars(run_id=claimed.run.id):
+            try:
+                self._work_off(claimed)
+            except Exception as error:
+                if not is_transient(error):
+                    log.error("run_abandoned", error=type(error).__name__)
+                    raise
+                log.warning("run_left_to_its_lease", error=type(error).__name__)
             finally:
                 with self._lock:
-                    self._held.discard(claimed.id)
-                runs.release_runs([claimed.id], owner=self.owner, store=services.store)
+                    self._held.discard(claimed.owner)
 
-    def _loop(self, claimed: Run) -> StopReason:
-        services = self.services
-        sink = self._sink(claimed)
+    def _work_off(self, claimed: _Claim) -> None:
+        try:
+            self._loop(claimed)
+        except LeaveRun:
+            runs.release_runs([claimed.owner], store=self.services.store)
+            log.info("run_given_back")
+        except LeaseLost:
+            log.warning("run_lease_lost")
+        except Exception as error:
+            if is_transient(error):
+                raise
+            self._record_failure(claimed, error)
+
+    def _loop(self, held: _Claim) -> StopReason:
+        services, claimed = self.services, held.run
+        sink = self._sink(held)
         if runs.is_worn_out(claimed.id, store=services.store):
             raise RunnerLost(f"run {claimed.id} was taken up more than {runs.MAX_ATTEMPTS} times and never ended")
         _, events = runs.events_of_run(claimed.id, after=0, store=services.store)
@@ -140,13 +190,13 @@ class Runner:
             limits=claimed.limits,
         )
 
-    def _sink(self, claimed: Run) -> runs.StoredTrace:
+    def _sink(self, held: _Claim) -> runs.StoredTrace:
         services = self.services
         return runs.StoredTrace(
-            claimed.id, owner=self.owner, store=services.store, notifier=services.notifier, clock=services.clock
+            held.run.id, owner=held.owner, store=services.store, notifier=services.notifier, clock=services.clock
         )
 
-    def _record_failure(self, claimed: Run, error: Exception) -> None:
+    def _record_failure(self, claimed: _Claim, error: Exception) -> None:
         # The type and not the text: an exception's text may quote what a file or a person says.
         code = error.code if isinstance(error, PlatformError) else "internal_error"
         log.error("run_failed", error=type(error).__name__, code=code)
@@ -173,21 +223,22 @@ class RunnerLost(PlatformError):
 
 
 class CancelCheck:
-    """Whether somebody asked this run to stop, looked up at most every `CANCEL_CHECK_S`."""
+    """Whether somebody asked this run to stop, looked up at most every `CANCEL_CHECK_S`. Once yes, it stays yes."""
 
     def __init__(self, run_id: str, services: Services, stopping: threading.Event) -> None:
         self._run_id, self._services, self._stopping = run_id, services, stopping
         self._next_look_s = 0.0
+        self._is_requested = False
 
     def __call__(self) -> bool:
         """True to stop. Raises `LeaveRun` where the process itself stops."""
         if self._stopping.is_set():
             raise LeaveRun
         now_s = time.monotonic()
-        if now_s < self._next_look_s:
-            return False
-        self._next_look_s = now_s + CANCEL_CHECK_S
-        return runs.is_cancel_requested(self._run_id, store=self._services.store)
+        if not self._is_requested and now_s >= self._next_look_s:
+            self._next_look_s = now_s + CANCEL_CHECK_S
+            self._is_requested = runs.is_cancel_requested(self._run_id, store=self._services.store)
+        return self._is_requested
 
 
 def open_policy(settings: Settings) -> Policy:

@@ -10,6 +10,7 @@ Nothing heavy is imported here: a start waits for the web process and for nothin
 import ctypes
 import errno
 import http.client
+import json
 import os
 import signal
 import socket
@@ -20,9 +21,11 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import FrameType
 
 import structlog
+from pydantic import SecretStr
 
 from backend.domain.errors import Misconfigured, PlatformError
 from backend.settings import Settings
@@ -160,7 +163,7 @@ def run(settings: Settings, *, tell: Callable[[str], None] = print) -> None:
     from backend.store.schema import upgrade
 
     require_safe_demo(settings)
-    settings = _with_free_port(settings)
+    settings = _with_free_ports(settings)
     with _stop_signals() as is_stopping:
         settings.home.mkdir(mode=0o700, parents=True, exist_ok=True)
         upgrade(settings.database)
@@ -202,39 +205,47 @@ def child_environment(settings: Settings) -> dict[str, str]:
     """This process's environment with the settings in use, so that every process has the same."""
     environment = dict(os.environ)
     for name in type(settings).model_fields:
-        environment.pop(f"SERPENS_{name.upper()}", None)
-    for name, value in settings.model_dump(mode="json", exclude_none=True).items():
-        text = str(value).lower() if isinstance(value, bool) else value if isinstance(value, str) else _as_json(value)
-        environment[f"SERPENS_{name.upper()}"] = text
+        value, variable = getattr(settings, name), f"SERPENS_{name.upper()}"
+        if value is None:
+            environment.pop(variable, None)
+        else:
+            environment[variable] = _as_text(value)
     environment["SERPENS_HOME"] = str(settings.home.resolve())
     return environment
 
 
-def _as_json(value: object) -> str:
-    import json
+def _as_text(value: object) -> str:
+    """A setting as the environment holds it: plain text, `true` or `false`, a list as JSON, a secret as it is."""
+    if isinstance(value, SecretStr):
+        return value.get_secret_value()
+    return str(value) if isinstance(value, (str, Path)) else json.dumps(value)
 
-    return json.dumps(value)
+
+def _with_free_ports(settings: Settings) -> Settings:
+    """The settings with ports that can be bound now; port 0 becomes a free one."""
+    ports = {"port": _free_port(settings.host, settings.port, "")}
+    if settings.segmenter_url is None:
+        ports["segmenter_port"] = _free_port(settings.segmenter_host, settings.segmenter_port, "SEGMENTER_")
+    return settings.model_copy(update=ports)
 
 
-def _with_free_port(settings: Settings) -> Settings:
-    """The settings with a port that can be bound now; port 0 becomes a free one."""
-    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+def _free_port(host: str, port: int, prefix: str) -> int:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind((settings.host.strip("[]"), settings.port))
+            probe.bind((host.strip("[]"), port))
         except OSError as error:
             if error.errno == errno.EADDRINUSE:
                 raise Misconfigured(
-                    f"port {settings.port} on {settings.host} is in use, perhaps by another Serpens; "
-                    "set SERPENS_PORT to a free one"
+                    f"port {port} on {host} is in use, perhaps by another Serpens; "
+                    f"set SERPENS_{prefix}PORT to a free one"
                 ) from error
             raise Misconfigured(
-                f"cannot listen on {settings.host}, port {settings.port}: {error.strerror}; "
-                "SERPENS_HOST and SERPENS_PORT name them"
+                f"cannot listen on {host}, port {port}: {error.strerror}; "
+                f"SERPENS_{prefix}HOST and SERPENS_{prefix}PORT name them"
             ) from error
-        port = int(probe.getsockname()[1])
-    return settings.model_copy(update={"port": port})
+        return int(probe.getsockname()[1])
 
 
 @contextmanager

@@ -38,3 +38,5 @@ def configure_logging(*, as_json: bool) -> None:
     # These write what files hold (tags, values, paths) or every request's address: a patient could be in either.
     for name in ("pydicom", "nibabel", "nibabel.global", "highdicom", "PIL", "httpx", "httpx2", "uvicorn.access"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
+    # It tells of its plug-ins at every start; `schema_upgraded` says what matters.
+    logging.getLogger("alembic").setLevel(logging.WARNING)

@@ -34,12 +34,14 @@ def segmenter_process(home: Path) -> Iterator[HttpSegmenter]:
         "SERPENS_HOME": str(home),
         "SERPENS_SEGMENTER_PORT": str(port),
         "SERPENS_SEGMENTER_TOKEN": TOKEN,
+        # A test machine may be busy with everything else: what is tested here is the answer and not its time.
+        "SERPENS_SEGMENTER_TIMEOUT_S": "240",
         "PYTHONPATH": str(ROOT),
     }
     command = [sys.executable, "-c", "from annotation.service import segmenter_command; segmenter_command()"]
     process = subprocess.Popen(command, cwd=home, env=environment)
     try:
-        with HttpSegmenter(f"http://127.0.0.1:{port}", TOKEN, timeout_s=60) as client:
+        with HttpSegmenter(f"http://127.0.0.1:{port}", TOKEN, timeout_s=240) as client:
             _wait_until_it_answers(client, process)
             yield client
     finally:

@@ -46,6 +46,7 @@ SAMPLES: dict[tuple[str, str], dict[str, Any]] = {
     ("POST", "/api/uploads"): {"json": {"project_id": "{project_id}", "request_key": "{new}"}},
     ("POST", "/api/uploads/{upload_id}/files"): {"files": NEW_FILES},
     ("POST", "/api/uploads/{upload_id}/finish"): {},
+    ("POST", "/api/studies/search"): {"json": {"q": "x"}},
     ("POST", "/api/studies"): {"data": {"project_id": "{project_id}"}, "files": NEW_FILES},
     ("POST", "/api/series/{series_id}/runs"): {"json": {"question": "Is it there?", "request_key": "{new}"}},
     ("POST", "/api/runs/{run_id}/cancel"): {},
@@ -127,8 +128,6 @@ def world(tmp_path_factory: pytest.TempPathFactory, empty_sqlite) -> Iterator[Wo
                 people[role, is_member] = Actor(user.id, name, role, frozenset({project_id} if is_member else ()))
     places = {"project_id": project_id, "index": "0", "segment": "1", "frame_index": "0"}
     ids = places | _ingested(app, people[Role.CLINICIAN, True], project_id)
-        app, people[Role.CLINICIAN, True], project_id
-    )
     yield World(app, people, ids, someone)
     store.close()
 

@@ -90,9 +90,11 @@ def test_pictures_and_nifti_open(
     assert watched.page.inner_text("#sp-header .sp-crumb b") == f"Test {modality}"
     drawn = watched.page.evaluate(
         """() => { const canvas = document.querySelector(".sp-stage").serpensViewer.canvas;
-                   const copy = document.createElement("canvas"); [copy.width, copy.height] = [canvas.width, canvas.height];
+                   const copy = document.createElement("canvas");
+                   [copy.width, copy.height] = [canvas.width, canvas.height];
                    const context = copy.getContext("2d"); context.drawImage(canvas, 0, 0);
-                   return [...context.getImageData(canvas.width >> 1, canvas.height >> 2, 1, canvas.height >> 1).data]; }"""
+                   const { data } = context.getImageData(canvas.width >> 1, canvas.height >> 2, 1, canvas.height >> 1);
+                   return [...data]; }"""
     )
     pixels = np.array(drawn).reshape(-1, 4)[:, :3]
     assert pixels.max() > 60, "the middle of the picture is black"

@@ -50,7 +50,7 @@ def go_to(watched: Watched, index: int) -> None:
 
 
 def grey(picture: np.ndarray, right_left: float, anterior_posterior: float, *, turned: bool) -> int:
-    """The grey at voxel (x from the patient's right, y from the front), in a picture that is turned by 180 degrees or not."""
+    """The grey at voxel (x from the right, y from the front); `turned`: the picture is turned by 180 degrees."""
     x, y = int(right_left), int(anterior_posterior)
     return int(picture[ROWS - 1 - y, COLUMNS - 1 - x, 0] if turned else picture[y, x, 0])
 
@@ -106,4 +106,4 @@ def test_the_viewport_agrees_with_the_render_to_one_grey_level(
     shown = read_picture(watched, series["pixel"])
     assert shown.shape == rendered.shape == (512, 512, 3)
     assert np.abs(shown - rendered).max() <= 1
-    assert rendered.max() - rendered.min() > 200
+    assert rendered.max() - rendered.min() >= 200

@@ -53,7 +53,7 @@ def test_a_real_timm_is_used_where_it_imports(monkeypatch: pytest.MonkeyPatch) -
 
 def test_a_box_gives_the_disc_in_it_and_an_estimate(model: LiteMedSam) -> None:
     answer = model.outline(DISC, BOX)
-    assert iou(answer.mask, disc(200, 300, x=120, y=90, radius=40)) > 0.95
+    assert iou(answer.mask, disc(200, 300, x=120, y=90, radius=40)) > 0.9
     assert 0.8 < answer.predicted_iou <= 1
 
 

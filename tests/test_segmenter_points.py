@@ -58,8 +58,8 @@ def test_points_too_close_for_the_walk_are_unusable() -> None:
         grow_from_points(pixels, PointsPrompt(((1000.5, 1000.5), (1002.5, 1000.5)), (1, 0)))
 
 
-def test_a_large_noisy_film_with_both_kinds_of_points_takes_seconds_at_most() -> None:
+def test_a_large_noisy_film_with_both_kinds_of_points_takes_seconds_of_the_processor_at_most() -> None:
     pixels = np.random.default_rng(1).normal(120, 6, (2500, 2000)).clip(0, 255).astype(np.uint8)
-    started = time.perf_counter()
+    started = time.process_time()
     grow_from_points(pixels, PointsPrompt(((500, 500), (1500, 2000), (1000, 1250)), (1, 1, 0)))
-    assert time.perf_counter() - started < 15
+    assert time.process_time() - started < 15

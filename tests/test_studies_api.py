@@ -244,7 +244,7 @@ def test_the_worklist_is_filtered_by_words_and_modality(site: Site) -> None:
     add_studies(site, 12)
 
     def told(client: TestClient, **params: str) -> list[str]:
-        return [study["description"] for study in client.get("/api/studies", params=params).json()["studies"]]
+        return [study["description"] for study in client.post("/api/studies/search", json=params).json()["studies"]]
 
     assert told(site.client, q="study 011") == ["Study 011"]
     assert told(site.client, q="doe^003") == ["Study 003"]

@@ -196,7 +196,13 @@ class Running:
     def __init__(self, home: Path, **environment: str) -> None:
         self.port = services.free_port()
         self.output = home.parent / "output"
-        variables = {**os.environ, "SERPENS_HOME": str(home), "SERPENS_PORT": str(self.port), **environment}
+        variables = {
+            **os.environ,
+            "SERPENS_HOME": str(home),
+            "SERPENS_PORT": str(self.port),
+            "SERPENS_SEGMENTER_PORT": "0",
+            **environment,
+        }
         self.started_at = time.monotonic()
         with self.output.open("wb") as output:
             self.process = subprocess.Popen(
@@ -219,7 +225,7 @@ class Running:
             assert self.process.poll() is None, self.told()
             return f"Serpens is at http://127.0.0.1:{self.port}" in self.told()
 
-        wait_until(serves, timeout_s=150)
+        wait_until(serves, timeout_s=supervising.HEALTH_TIMEOUT_S)
         return time.monotonic() - self.started_at
 
     def children(self) -> dict[str, int]:
@@ -266,6 +272,7 @@ def run(tmp_path: Path) -> Iterator[Callable[..., Running]]:
                 os.kill(pid, signal.SIGKILL)
 
 
+@pytest.mark.timeout(900)  # three starts of every process, on a machine that may be busy with the other tests
 def test_run_serves_survives_a_killed_web_process_and_stops_without_a_trace(run):
     running = run()
     running.wait_until_it_serves()
@@ -276,7 +283,7 @@ def test_run_serves_survives_a_killed_web_process_and_stops_without_a_trace(run)
 
     os.kill(children["web"], signal.SIGKILL)
     wait_until(lambda: running.healthz() == 0)
-    wait_until(lambda: running.healthz() == 200, timeout_s=90)
+    wait_until(lambda: running.healthz() == 200, timeout_s=supervising.HEALTH_TIMEOUT_S)
 
     children = running.children()
     stopping_at = time.monotonic()

@@ -145,6 +145,10 @@ def test_a_failing_frame_is_told_on_that_frame_and_others_go_on(cpu_viewer: Open
     assert middle(viewer) == 0
     error = viewer.events("error")[-1]
     assert (error["code"], error["index"]) == ("undecodable_frame", 16)
+    viewer.page.mouse.move(300, 300, steps=5)
+    viewer.page.wait_for_timeout(200)
+    # Once ahead of need, once when it was asked for: it is not asked for again by itself.
+    assert sum(url.endswith("/frames/16") for url in viewer.requests) <= 2
     viewer.call("viewer.goTo(17)")
     viewer.settle()
     assert viewer.page.locator(".sv-message").is_hidden()
@@ -206,12 +210,12 @@ def test_pan_and_zoom_move_the_picture_with_the_hand(
     viewer = request.getfixturevalue(leg)()
     viewer.open(viewer_page.add(SyntheticSeries(frame, window=GREY_OF_SLICE)))
     before = viewer.call("viewer.camera.toView([32, 22])")
-    assert viewer.pixel(*before)[0] > 190
+    assert viewer.pixel(*before)[0] > 150
     drag(viewer, (60, -40), button="middle")
     moved = viewer.call("viewer.camera.toView([32, 22])")
     assert moved == pytest.approx([before[0] + 60, before[1] - 40], abs=1)
-    assert viewer.pixel(*moved)[0] > 190
-    assert viewer.pixel(*before)[0] < 10
+    assert viewer.pixel(*moved)[0] > 150
+    assert viewer.pixel(*before)[0] < 40
     zoom = viewer.state()["zoom"]
     drag(viewer, (0, -50), button="right")
     assert viewer.state()["zoom"] == pytest.approx(zoom * 1.01**50, rel=0.01)
@@ -221,7 +225,7 @@ def test_pan_and_zoom_move_the_picture_with_the_hand(
     viewer.page.keyboard.up("Control")
     viewer.page.wait_for_timeout(60)
     assert viewer.state()["zoom"] == pytest.approx(zoom * 1.01**50 * 1.15, rel=0.01)
-    assert viewer.pixel(*viewer.call("viewer.camera.toView([32, 22])"))[0] > 190
+    assert viewer.pixel(*viewer.call("viewer.camera.toView([32, 22])"))[0] > 150
     viewer.page.keyboard.press("f")
     assert viewer.state()["zoom"] == pytest.approx(zoom, rel=1e-6)
 

@@ -19,6 +19,7 @@ from fastapi import FastAPI, HTTPException, Response
 from fastapi.responses import HTMLResponse, JSONResponse
 from fastapi.staticfiles import StaticFiles
 from playwright.sync_api import Browser, Page
+from playwright.sync_api import Error as PlaywrightError
 
 from tests.services import ROOT
 
@@ -317,5 +318,10 @@ def open_viewer(
     page.on("request", lambda request: opened.requests.append(request.url))
     page.on("response", lambda answer: opened.refused.append(answer.url) if answer.status >= 400 else None)
     page.goto(f"{server.url}/{query}")
-    page.locator("#stage[data-ready=yes]").wait_for()
+    try:
+        page.locator("#stage[data-ready=yes]").wait_for()
+    except PlaywrightError as error:
+        raise AssertionError(
+            f"the viewer did not start: {opened.console} {opened.refused} {opened.requests}"
+        ) from error
     return opened

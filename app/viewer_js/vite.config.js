@@ -24,6 +24,7 @@ export default defineConfig({
     rolldownOptions: {
       input: { viewer: here("viewer/index.js"), shell: here("shell/index.js") },
       preserveEntrySignatures: "strict",
+      checks: { pluginTimings: false },
       output: {
         entryFileNames: "[name].js",
         chunkFileNames: "chunks/[name]-[hash].js",

@@ -94,6 +94,9 @@ def unpack_plane(packed: bytes, *, rows: int, columns: int) -> BoolArray:
         bits = unpacker.decompress(packed, expected + 1)
     except zlib.error:
         raise ShapeError("a bit plane is zlib-compressed") from None
-    if len(bits) != expected:
-        raise ShapeError(f"a bit plane of {rows} x {columns} has {expected} bytes, got {len(bits)} or more")
+    # A plane ends where its stream does: nothing is missing at the end and nothing comes after it.
+    if len(bits) != expected or not unpacker.eof or unpacker.unused_data:
+        raise ShapeError(
+            f"a bit plane of {rows} x {columns} is one stream of {expected} bytes, got {len(bits)} or no end"
+        )
     return np.unpackbits(np.frombuffer(bits, np.uint8), count=rows * columns).reshape(rows, columns).astype(bool)

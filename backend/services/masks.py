@@ -14,7 +14,7 @@ import structlog
 
 from backend.domain.access import Actor
 from backend.domain.crop import BoolArray, picture_to_stored
-from backend.domain.errors import InvalidRequest, NotFound
+from backend.domain.errors import Conflict, InvalidRequest, NotFound
 from backend.domain.mask import (
     AuthorKind,
     MaskAuthor,
@@ -26,7 +26,7 @@ from backend.domain.mask import (
 )
 from backend.domain.study import Series
 from backend.services.context import Clock
-from backend.services.studies import series_of_member
+from backend.services.studies import hold_series, series_of_member
 from backend.store.repository import Store, Transaction, new_id
 
 log = structlog.get_logger(__name__)
@@ -107,19 +107,32 @@ def frame_mask(tx: Transaction, series: Series, version: MaskVersion, segment: i
 
 
 def begin_mask(
-    actor: Actor, series_id: str, *, label: str, color: str | None, request_key: str, store: Store, clock: Clock
+    actor: Actor,
+    series_id: str,
+    *,
+    label: str,
+    color: str | None = None,
+    frame_count: int | None = None,
+    request_key: str,
+    store: Store,
+    clock: Clock,
 ) -> MaskVersion:
-    """An empty mask with one segment, for a person to draw on."""
+    """An empty mask with one segment, for a person to draw on.
+
+    Raises:
+        Conflict: If the request key was used for something else; so do the others here.
+        SeriesChanged: If the series has not `frame_count` frames any more.
+    """
     with store.transaction() as tx:
-        series = series_of_member(actor, series_id, tx)
+        series = hold_series(actor, series_id, tx, frame_count=frame_count)
         if stored := tx.masks.by_request(series_id, request_key):
-            return stored
+            return of_this_request(stored, None, author_of(actor))
         segment = Segment(1, checked_label(label), color or next_color(tx, series_id))
         _require_color(segment.color)
         version = MaskVersion(
             new_id(), new_id(), series_id, 1, author_of(actor), clock(), (segment,), {1: {}}, is_resampled=False
         )
-        tx.masks.add(version, {}, project_id=series.project_id, request_key=request_key)
+        version = _added(tx, version, {}, series, request_key)
     log.info("mask_begun", mask_id=version.mask_id, series_id=series_id)
     return version
 
@@ -141,29 +154,37 @@ def add_tool_mask(
         planes_as_shown: (rows, columns) by frame index.
     """
     if stored := tx.masks.by_request(series.id, request_key):
-        return stored
+        return of_this_request(stored, None, author)
     planes = {stored_slice(series, at): _to_stored(series, plane) for at, plane in planes_as_shown.items()}
     voxels = {k: int(plane.sum()) for k, plane in planes.items() if plane.any()}
     segment = Segment(1, checked_label(label), next_color(tx, series.id))
     version = MaskVersion(new_id(), new_id(), series.id, 1, author, clock(), (segment,), {1: voxels}, is_resampled)
     packed = {(1, k): pack_plane(planes[k]) for k in voxels}
-    tx.masks.add(version, packed, project_id=series.project_id, request_key=request_key)
-    return version
+    return _added(tx, version, packed, series, request_key)
 
 
-def replace_plane(
+def put_plane(
     tx: Transaction,
     series: Series,
-    base: MaskVersion,
+    mask_id: str,
     *,
     segment: int,
     frame_index: int,
     plane_as_shown: BoolArray,
+    base_version: int,
     author: MaskAuthor,
     request_key: str,
     clock: Clock,
 ) -> MaskVersion:
-    """The next version of a mask, with one plane of one segment replaced."""
+    """The next version of a mask of a series, with one plane of one segment replaced; the same request again finds it.
+
+    Raises:
+        MaskConflict: If the mask has a newer version than the edit began from.
+    """
+    base = tx.masks.newest(mask_id)
+    if stored := tx.masks.by_request(series.id, request_key):
+        return of_this_request(stored, mask_id, author)
+    _require_newest(base, base_version)
     if segment not in base.voxels:
         raise NotFound(f"mask {base.mask_id} has no segment {segment}")
     k, plane = stored_slice(series, frame_index), _to_stored(series, plane_as_shown)
@@ -171,8 +192,7 @@ def replace_plane(
     if plane.any():
         slices[k] = int(plane.sum())
     version = _next(base, author=author, clock=clock, voxels={**base.voxels, segment: dict(sorted(slices.items()))})
-    tx.masks.add(version, {(segment, k): pack_plane(plane)}, project_id=series.project_id, request_key=request_key)
-    return version
+    return _added(tx, version, {(segment, k): pack_plane(plane)}, series, request_key)
 
 
 def save_plane(
@@ -194,18 +214,16 @@ def save_plane(
         ShapeError: If the bits are not a plane of this series.
     """
     with store.transaction() as tx:
-        base, series = _base_for_edit(actor, mask_id, tx)
-        if stored := tx.masks.by_request(series.id, request_key):
-            return stored
-        _require_newest(base, base_version)
-        plane = unpack_plane(packed, rows=shown_size(series)[0], columns=shown_size(series)[1])
-        return replace_plane(
+        _, series = _base_for_edit(actor, mask_id, tx)
+        rows, columns = shown_size(series)
+        return put_plane(
             tx,
             series,
-            base,
+            mask_id,
             segment=segment,
             frame_index=frame_index,
-            plane_as_shown=plane,
+            plane_as_shown=unpack_plane(packed, rows=rows, columns=columns),
+            base_version=base_version,
             author=author_of(actor),
             request_key=request_key,
             clock=clock,
@@ -231,15 +249,12 @@ def set_segments(
     with store.transaction() as tx:
         base, series = _base_for_edit(actor, mask_id, tx)
         if stored := tx.masks.by_request(series.id, request_key):
-            return stored
+            return of_this_request(stored, mask_id, author_of(actor))
         _require_newest(base, base_version)
+        # A number that is used anew begins empty: what had it before is looked up under no slice of this version.
         kept = {segment.number: base.voxels.get(segment.number, {}) for segment in segments}
         version = replace(_next(base, author=author_of(actor), clock=clock, voxels=kept), segments=segments)
-        # A number that is used anew must not find the bits of the one that had it before.
-        reused = [number for number in kept if number not in base.voxels]
-        cleared = {(number, k): _empty(series) for number in reused for k in tx.masks.slices_ever(mask_id, number)}
-        tx.masks.add(version, cleared, project_id=series.project_id, request_key=request_key)
-        return version
+        return _added(tx, version, {}, series, request_key)
 
 
 def restore_version(
@@ -256,7 +271,7 @@ def restore_version(
     with store.transaction() as tx:
         base, series = _base_for_edit(actor, mask_id, tx)
         if stored := tx.masks.by_request(series.id, request_key):
-            return stored
+            return of_this_request(stored, mask_id, author_of(actor))
         _require_newest(base, base_version)
         wanted = next((version for version in tx.masks.versions(mask_id) if version.version == number), None)
         if wanted is None:
@@ -270,8 +285,7 @@ def restore_version(
         version = replace(
             _next(base, author=author_of(actor), clock=clock, voxels=wanted.voxels), segments=wanted.segments
         )
-        tx.masks.add(version, planes, project_id=series.project_id, request_key=request_key)
-        return version
+        return _added(tx, version, planes, series, request_key)
 
 
 def author_of(actor: Actor) -> MaskAuthor:
@@ -304,6 +318,30 @@ def stored_slice(series: Series, frame_index: int) -> int:
     if not 0 <= frame_index < len(series.frames):
         raise NotFound(f"series {series.id} has no frame {frame_index}")
     return series.display.stored_slice(frame_index, len(series.frames))
+
+
+def _added(
+    tx: Transaction, version: MaskVersion, planes: dict[tuple[int, int], bytes], series: Series, request_key: str
+) -> MaskVersion:
+    """Store a version. The same request at the same moment may have stored its own, which is then the one."""
+    stored = tx.masks.add(version, planes, project_id=series.project_id, request_key=request_key)
+    return of_this_request(stored, version.mask_id if version.version > 1 else None, version.author)
+
+
+def of_this_request(stored: MaskVersion, mask_id: str | None, author: MaskAuthor) -> MaskVersion:
+    """What a request key names already, if it is what is asked for now.
+
+    Args:
+        mask_id: None for a mask that is begun.
+    """
+    is_same_mask = stored.version == 1 if mask_id is None else stored.mask_id == mask_id
+    if not is_same_mask or _maker(stored.author) != _maker(author):
+        raise Conflict("this request key was used for another version")
+    return stored
+
+
+def _maker(author: MaskAuthor) -> tuple[object, ...]:
+    return author.user_id, author.run_id, author.sequence
 
 
 def _base_for_edit(actor: Actor, mask_id: str, tx: Transaction) -> tuple[MaskVersion, Series]:

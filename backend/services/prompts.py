@@ -12,8 +12,8 @@ from typing import Any
 import structlog
 
 from backend.domain.access import Actor
-from backend.domain.errors import Conflict
-from backend.domain.mask import AuthorKind, MaskAuthor, MaskConflict, MaskVersion, pack_plane
+from backend.domain.errors import Conflict, InvalidRequest, NotFound
+from backend.domain.mask import AuthorKind, MaskAuthor, MaskVersion, pack_plane
 from backend.domain.segmenter import CanonicalPicture, Prompt, Segmentation
 from backend.services import masks
 from backend.services.context import Services
@@ -95,20 +95,31 @@ def accept(
         onto: (mask id, segment, base version) of the mask whose plane it replaces; None for a mask of its own.
 
     Raises:
-        PreviewChanged: If the answer is not the one that was seen.
+        PreviewChanged: If the answer, or the series under it, is not the one that was seen.
+        NotFound: If the mask is none of this series (casebook C31).
+        InvalidRequest: If nothing is set in the mask.
         MaskConflict: If the mask has a newer version than the edit began from.
     """
     with services.store.transaction(read_only=True) as tx:
         opened = open_series(actor, series_id, tx)
         if stored := tx.masks.by_request(series_id, request_key):
-            return stored
+            return masks.of_this_request(
+                stored, None if onto is None else onto[0], MaskAuthor(AuthorKind.TOOL, "", user_id=actor.user_id)
+            )
+        if onto is not None and tx.masks.newest(onto[0]).series_id != series_id:
+            raise NotFound(f"no mask {onto[0]} on series {series_id}")
     series = opened.series
     answer = _ask(opened, frame_index, prompt, services)
     if answer.bits_sha256 != bits_sha256:
         raise PreviewChanged("the segmenter answers otherwise than it did for the preview")
+    if not answer.segmentation.mask.any():
+        raise InvalidRequest("nothing is set in this mask, so there is nothing to store")
     body = answer.segmentation.body
     author = MaskAuthor(AuthorKind.TOOL, f"{body.name} {body.version}", user_id=actor.user_id)
     with services.store.transaction() as tx:
+        tx.studies.hold(series_id)
+        if tx.studies.head(series_id).digest != opened.head.digest:
+            raise PreviewChanged(f"series {series_id} was arranged anew meanwhile")
         if onto is None:
             version = masks.add_tool_mask(
                 tx,
@@ -122,16 +133,14 @@ def accept(
             )
         else:
             mask_id, segment, base_version = onto
-            base = tx.masks.newest(mask_id)
-            if base.version != base_version or base.series_id != series.id:
-                raise MaskConflict(f"mask {mask_id} is at version {base.version}", latest=base.version)
-            version = masks.replace_plane(
+            version = masks.put_plane(
                 tx,
                 series,
-                base,
+                mask_id,
                 segment=segment,
                 frame_index=frame_index,
                 plane_as_shown=answer.segmentation.mask,
+                base_version=base_version,
                 author=author,
                 request_key=request_key,
                 clock=services.clock,

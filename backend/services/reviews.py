@@ -1,5 +1,6 @@
 """Judge what a model did: attach a judgement to a stored step, an answer, a mask or a stopped trace."""
 
+import math
 from dataclasses import replace
 
 import structlog
@@ -7,7 +8,16 @@ import structlog
 from backend.domain.access import Actor
 from backend.domain.errors import Conflict, InvalidRequest, NotFound
 from backend.domain.feedback import Feedback, TargetKind, Verdict
-from backend.domain.trace import AnswerGiven, Event, ModelSpoke, Run, RunState, ToolCalled, ToolFailed, ToolReturned
+from backend.domain.trace import (
+    AnswerGiven,
+    Event,
+    ModelSpoke,
+    Run,
+    RunState,
+    ToolCalled,
+    ToolFailed,
+    ToolReturned,
+)
 from backend.services.context import Clock
 from backend.store.repository import Store, Transaction
 
@@ -27,12 +37,15 @@ def submit_feedback(actor: Actor, feedback: Feedback, *, store: Store, clock: Cl
         NotFound: If the run, its project or a mask version is none of this person's.
         NotJudgeable: If the target is not finished.
         InvalidRequest: If the target, the verdict and the correction do not fit.
+        Conflict: If the request key was used for something else.
     """
     _require_consistent(feedback)
     with store.transaction() as tx:
         run = run_of_member(actor, feedback.run_id, tx)
         _require_judgeable(run, feedback, tx)
         stored = tx.reviews.add(replace(feedback, user_id=actor.user_id, created_at=clock()), project_id=run.project_id)
+        if _target_of(stored) != _target_of(feedback):
+            raise Conflict("this request key was used for another judgement")
     log.info("feedback_submitted", run_id=run.id, feedback_id=stored.id, verdict=stored.verdict.value)
     return stored
 
@@ -52,7 +65,26 @@ def run_of_member(actor: Actor, run_id: str, tx: Transaction) -> Run:
     return run
 
 
+def require_text(text: str) -> None:
+    """Refuse what no database keeps: NUL and halves of surrogate pairs. Raises `InvalidRequest`."""
+    if "\x00" in text or any("\ud800" <= character <= "\udfff" for character in text):
+        raise InvalidRequest("a text has no NUL and no half of a surrogate pair")
+
+
+def require_box(box: tuple[float, float, float, float]) -> None:
+    """Refuse a box without an area. Raises `InvalidRequest`."""
+    x0, y0, x1, y1 = box
+    if not (all(math.isfinite(edge) for edge in box) and x0 < x1 and y0 < y1):
+        raise InvalidRequest("a box is (x0, y0, x1, y1), four finite edges with an area between them")
+
+
+def _target_of(feedback: Feedback) -> tuple[object, ...]:
+    return feedback.run_id, feedback.target, feedback.sequence, feedback.mask_version_id
+
+
 def _require_consistent(feedback: Feedback) -> None:
+    for text in (feedback.comment, feedback.corrected_text or "", *feedback.marks):
+        require_text(text)
     corrections = (
         feedback.corrected_text,
         feedback.corrected_choice,
@@ -65,6 +97,12 @@ def _require_consistent(feedback: Feedback) -> None:
         raise InvalidRequest("a step or an answer is named by its sequence; a trace or a mask has none")
     if (feedback.mask_version_id is None) != (feedback.target is not TargetKind.MASK):
         raise InvalidRequest("a mask is judged by naming its version")
+    if feedback.corrected_box is not None:
+        require_box(feedback.corrected_box)
+    if feedback.corrected_box is not None and feedback.target not in (TargetKind.STEP, TargetKind.MASK):
+        raise InvalidRequest("a box corrects a step or a mask")
+    if feedback.corrected_choice is not None and feedback.target is not TargetKind.ANSWER:
+        raise InvalidRequest("a choice corrects an answer")
     if any(not 0 <= mark <= 1 for mark in feedback.marks.values()):
         raise InvalidRequest("a rubric mark is 0 to 1")
 
@@ -75,23 +113,27 @@ def _require_judgeable(run: Run, feedback: Feedback, tx: Transaction) -> None:
             raise NotFound(f"no mask version {version_id} on this run's series")
     if feedback.target is TargetKind.TRACE and run.state is not RunState.STOPPED:
         raise NotJudgeable(f"run {run.id} is still {run.state.value}")
+    if feedback.corrected_choice is not None and feedback.corrected_choice not in _letters(run):
+        raise InvalidRequest(f"run {run.id} has the options {', '.join(_letters(run)) or 'none'}")
     if feedback.sequence is None:
         return
-    events = tx.runs.events(run.id, after=feedback.sequence - 1)
-    if not events or events[0].sequence != feedback.sequence:
+    judged = tx.runs.event(run.id, feedback.sequence)
+    if judged is None:
         raise NotJudgeable(f"run {run.id} has no event {feedback.sequence} yet")
-    _require_finished(run, events, feedback.target)
+    _require_finished(run, judged, feedback.target, tx)
 
 
-def _require_finished(run: Run, events: list[Event], target: TargetKind) -> None:
-    """`events` begin with the judged one."""
-    judged = events[0]
+def _letters(run: Run) -> tuple[str, ...]:
+    return tuple(chr(ord("A") + place) for place in range(len(run.options)))
+
+
+def _require_finished(run: Run, judged: Event, target: TargetKind, tx: Transaction) -> None:
     if target is TargetKind.ANSWER:
         if not isinstance(judged.payload, AnswerGiven):
             raise InvalidRequest(f"event {judged.sequence} of run {run.id} is no answer")
     elif isinstance(judged.payload, ToolCalled):
-        results = (event for event in events if isinstance(event.payload, ToolReturned | ToolFailed))
-        if not any(event.parent == judged.sequence for event in results):
+        results = tx.runs.children(run.id, judged.sequence)
+        if not any(isinstance(event.payload, ToolReturned | ToolFailed) for event in results):
             raise NotJudgeable(f"step {judged.sequence} of run {run.id} has no result yet")
     elif not isinstance(judged.payload, ModelSpoke):
         raise InvalidRequest(f"event {judged.sequence} of run {run.id} is no step of the model")

@@ -81,7 +81,7 @@ class ClinicWorkbench:
                 tx,
                 self._opened.series,
                 {frame_index: frame_mask},
-                label=label[: masks.LABEL_LENGTH],
+                label=_as_label(label),
                 author=author,
                 is_resampled=is_resampled,
                 request_key=f"{self._run.id}:{sequence}",
@@ -116,6 +116,12 @@ class ClinicWorkbench:
         if values.windows:
             return values.windows[0]
         return auto_window(self._frames.shown(self._opened, frame_index), values, series.pixel.photometric)
+
+
+def _as_label(words: str) -> str:
+    """What a model calls a structure, as a segment's name."""
+    printable = "".join(character if character.isprintable() else " " for character in words)
+    return " ".join(printable.split())[: masks.LABEL_LENGTH].strip() or "region"
 
 
 def _tight_box(mask: BoolArray) -> tuple[float, float, float, float] | None:

@@ -5,7 +5,7 @@ from datetime import timedelta
 import structlog
 
 from backend.domain.access import Actor
-from backend.domain.errors import InvalidRequest, NotFound
+from backend.domain.errors import Conflict, InvalidRequest, NotFound
 from backend.domain.trace import (
     AnswerGiven,
     CorrectionGiven,
@@ -19,8 +19,8 @@ from backend.domain.trace import (
     ToolReturned,
 )
 from backend.services.context import Clock
-from backend.services.reviews import NotJudgeable, run_of_member
-from backend.services.studies import series_of_member
+from backend.services.reviews import NotJudgeable, require_box, require_text, run_of_member
+from backend.services.studies import hold_series, series_of_member
 from backend.store.blobs import Blobs
 from backend.store.notify import News, Notifier
 from backend.store.repository import Store, Transaction, new_id
@@ -29,6 +29,8 @@ log = structlog.get_logger(__name__)
 
 QUESTION_LENGTH = 2_000
 OPTIONS = 8
+# A run holds a place of its runner; what a rollout may need has no bound here.
+MOST_LIMITS = RunLimits(turns=100, tokens=262_144, tool_calls=200, seconds=3_600, identical_calls=20)
 # A run that was taken up this often and never ended takes its runner down each time; it is stopped as failed.
 MAX_ATTEMPTS = 4
 
@@ -40,21 +42,24 @@ def start_run(
     question: str,
     options: tuple[str, ...] = (),
     frame_index: int = 0,
+    frame_count: int | None = None,
     limits: RunLimits | None = None,
     request_key: str,
     store: Store,
     clock: Clock,
 ) -> Run:
-    """Put a question about a series in the queue; the same request again finds the run that it made."""
-    question = question.strip()
-    if not 1 <= len(question) <= QUESTION_LENGTH:
-        raise InvalidRequest(f"a question has 1 to {QUESTION_LENGTH} characters, got {len(question)}")
-    if len(options) > OPTIONS or any(not 1 <= len(option.strip()) <= 200 for option in options):
-        raise InvalidRequest(f"there are at most {OPTIONS} options of 1 to 200 characters")
+    """Put a question about a series in the queue; the same request again finds the run that it made.
+
+    Raises:
+        Conflict: If the request key was used for something else.
+        SeriesChanged: If the series has not `frame_count` frames any more.
+    """
+    question, options = _checked_words(question, options)
+    limits = _checked_limits(limits or RunLimits())
     with store.transaction() as tx:
-        series = series_of_member(actor, series_id, tx)
+        series = hold_series(actor, series_id, tx, frame_count=frame_count)
         if stored := tx.runs.by_request(actor.user_id, request_key):
-            return stored
+            return _of_this_request(stored, series_id=series_id, parent=(None, None))
         if not 0 <= frame_index < len(series.frames):
             raise InvalidRequest(f"series {series_id} has frames 0 to {len(series.frames) - 1}, got {frame_index}")
         run = Run(
@@ -64,11 +69,11 @@ def start_run(
             project_id=series.project_id,
             asked_by=actor.user_id,
             question=question,
-            options=tuple(option.strip() for option in options),
+            options=options,
             frame_index=frame_index,
             state=RunState.QUEUED,
             stop_reason=None,
-            limits=limits or RunLimits(),
+            limits=limits,
             created_at=clock(),
             parent_run_id=None,
             parent_sequence=None,
@@ -76,9 +81,34 @@ def start_run(
             event_count=0,
             cancel_requested=False,
         )
-        tx.runs.add(run, request_key=request_key)
+        run = _of_this_request(tx.runs.add(run, request_key=request_key), series_id=series_id, parent=(None, None))
     log.info("run_queued", run_id=run.id, series_id=series_id)
     return run
+
+
+def _checked_words(question: str, options: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
+    question, options = question.strip(), tuple(option.strip() for option in options)
+    if not 1 <= len(question) <= QUESTION_LENGTH:
+        raise InvalidRequest(f"a question has 1 to {QUESTION_LENGTH} characters, got {len(question)}")
+    if len(options) > OPTIONS or any(not 1 <= len(option) <= 200 for option in options):
+        raise InvalidRequest(f"there are at most {OPTIONS} options of 1 to 200 characters")
+    for text in (question, *options):
+        require_text(text)
+    return question, options
+
+
+def _checked_limits(limits: RunLimits) -> RunLimits:
+    wanted, most = limits.model_dump(), MOST_LIMITS.model_dump()
+    if over := [name for name in wanted if not wanted[name] <= most[name]]:
+        raise InvalidRequest(f"a run has at most {', '.join(f'{most[name]:g} {name}' for name in over)}")
+    return limits
+
+
+def _of_this_request(stored: Run, *, series_id: str, parent: tuple[str | None, int | None]) -> Run:
+    """What a request key names already, if it is what is asked for now."""
+    if stored.series_id != series_id or (stored.parent_run_id, stored.parent_sequence) != parent:
+        raise Conflict("this request key was used for another run")
+    return stored
 
 
 def get_run(actor: Actor, run_id: str, *, store: Store) -> Run:
@@ -148,16 +178,20 @@ def continue_run(
 
     Raises:
         NotJudgeable: If the event is not the end of a step.
+        Conflict: If the request key was used for something else.
     """
     with store.transaction() as tx:
         parent = run_of_member(actor, run_id, tx)
+        begins = (parent.id, from_sequence)
         if stored := tx.runs.by_request(actor.user_id, request_key):
-            return stored
-        events = [event for event in tx.runs.events(parent.id) if event.sequence <= from_sequence]
-        if not events or events[-1].sequence != from_sequence:
+            return _of_this_request(stored, series_id=parent.series_id, parent=begins)
+        event = tx.runs.event(parent.id, from_sequence)
+        if event is None:
             raise NotFound(f"run {run_id} has no event {from_sequence}")
-        if not isinstance(events[-1].payload, ToolReturned | ToolFailed | AnswerGiven):
+        if not isinstance(event.payload, ToolReturned | ToolFailed | AnswerGiven):
             raise NotJudgeable("a run goes on from the result of a step or from the answer")
+        if correction is not None:
+            _require_correction(correction, parent, tx)
         child = Run(
             id=new_id(),
             series_id=parent.series_id,
@@ -177,9 +211,18 @@ def continue_run(
             event_count=0,
             cancel_requested=False,
         )
-        tx.runs.add(child, request_key=request_key)
+        child = _of_this_request(tx.runs.add(child, request_key=request_key), series_id=parent.series_id, parent=begins)
     log.info("run_continued", run_id=child.id, parent_run_id=run_id)
     return child
+
+
+def _require_correction(correction: CorrectionGiven, parent: Run, tx: Transaction) -> None:
+    require_text(correction.text)
+    if correction.box is not None:
+        require_box(correction.box)
+    mask = correction.mask_version_id
+    if mask is not None and tx.masks.get(mask).series_id != parent.series_id:
+        raise NotFound(f"no mask version {mask} on the series of run {parent.id}")
 
 
 class StoredTrace:
@@ -204,7 +247,14 @@ class StoredTrace:
 
 
 def claim_run(*, owner: str, lease_s: float, store: Store, clock: Clock) -> Run | None:
-    """Take the next run that waits, or whose runner was lost."""
+    """Take the next run that waits, or whose runner was lost.
+
+    Args:
+        owner: Names this claim and no other.
+    """
+    with store.transaction(read_only=True) as tx:
+        if not tx.runs.any_to_claim(clock()):
+            return None
     with store.transaction() as tx:
         run = tx.runs.claim(owner=owner, now=clock(), lease_s=lease_s)
         if run is not None and tx.runs.attempts(run.id) > 1:
@@ -218,18 +268,18 @@ def is_worn_out(run_id: str, *, store: Store) -> bool:
         return tx.runs.attempts(run_id) > MAX_ATTEMPTS
 
 
-def hold_runs(run_ids: list[str], *, owner: str, lease_s: float, store: Store, clock: Clock) -> None:
-    """Heartbeat of all the runs of one process."""
-    if run_ids:
+def hold_runs(owners: list[str], *, lease_s: float, store: Store, clock: Clock) -> None:
+    """Heartbeat of all the claims of one process."""
+    if owners:
         with store.transaction() as tx:
-            tx.runs.heartbeat(run_ids, owner=owner, until=clock() + timedelta(seconds=lease_s))
+            tx.runs.heartbeat(owners, until=clock() + timedelta(seconds=lease_s))
 
 
-def release_runs(run_ids: list[str], *, owner: str, store: Store) -> None:
+def release_runs(owners: list[str], *, store: Store) -> None:
     """Give runs back at an orderly stop, so that they go on at once elsewhere."""
-    if run_ids:
+    if owners:
         with store.transaction() as tx:
-            tx.runs.release(run_ids, owner=owner)
+            tx.runs.release(owners)
 
 
 def is_cancel_requested(run_id: str, *, store: Store) -> bool:

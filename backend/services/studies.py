@@ -6,7 +6,7 @@ from math import ceil
 from typing import TypeAlias
 
 from backend.domain.access import Actor, Permission, Role
-from backend.domain.errors import InvalidRequest, NotFound
+from backend.domain.errors import Conflict, InvalidRequest, NotFound
 from backend.domain.study import Series, StudyRow
 from backend.services.cache import LeastRecentlyUsed
 from backend.store.repository import Store, Transaction
@@ -18,6 +18,12 @@ from backend.store.worklist import PAGE_SIZE, SeriesSummary, StudyFilter
 _OPENED_SERIES = 16
 _Kept: TypeAlias = tuple[Series, Mapping[str, InstanceFacts]]
 _opened: LeastRecentlyUsed[tuple[str, str], _Kept] = LeastRecentlyUsed(_OPENED_SERIES)
+
+
+class SeriesChanged(Conflict):
+    """More images came to a series since it was opened: its frames are not where they were. Open it again."""
+
+    code = "series_changed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,3 +117,20 @@ def opened_from(head: SeriesHead, tx: Transaction) -> OpenedSeries:
 def series_of_member(actor: Actor, series_id: str, tx: Transaction) -> Series:
     """A series. Raises `NotFound` where there is none in a project of this person."""
     return open_series(actor, series_id, tx).series
+
+
+def hold_series(actor: Actor, series_id: str, tx: Transaction, *, frame_count: int | None = None) -> Series:
+    """A series that a run or a mask begins on: until the commit nothing arranges it anew, and later nothing does.
+
+    Args:
+        frame_count: How many frames it had when it was opened, where the sender says so.
+
+    Raises:
+        NotFound: If there is none in a project of this person.
+        SeriesChanged: If it has another number of frames by now.
+    """
+    tx.studies.hold(series_id)
+    series = series_of_member(actor, series_id, tx)
+    if frame_count not in (None, len(series.frames)):
+        raise SeriesChanged(f"series {series_id} has {len(series.frames)} frames now, it was opened with {frame_count}")
+    return series

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import func, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
@@ -34,14 +34,16 @@ class Masks:
     def __init__(self, session: Session) -> None:
         self._session = session
 
-    def add(self, version: MaskVersion, planes: dict[PlaneKey, bytes], *, project_id: str, request_key: str) -> None:
-        """Store a version and the planes that it changed.
+    def add(
+        self, version: MaskVersion, planes: dict[PlaneKey, bytes], *, project_id: str, request_key: str
+    ) -> MaskVersion:
+        """Store a version and the planes that it changed, or find the version that the same request stored.
 
         Args:
             planes: Packed bits by (segment number, stored slice k).
 
         Raises:
-            MaskConflict: If the mask has a version of this number already.
+            MaskConflict: If another request stored a version of this number already.
         """
         author = version.author
         row = MaskVersionRow(
@@ -69,6 +71,9 @@ class Masks:
             with self._session.begin_nested():
                 self._session.add(row)
         except IntegrityError:
+            # On PostgreSQL two requests that begin at once meet only here.
+            if stored := self.by_request(version.series_id, request_key):
+                return stored
             raise MaskConflict(
                 f"mask {version.mask_id} has a version {version.version} already",
                 latest=self.newest_number(version.mask_id),
@@ -77,6 +82,7 @@ class Masks:
             MaskPlaneRow(mask_id=version.mask_id, segment=segment, slice_index=k, version=version.version, bits=bits)
             for (segment, k), bits in planes.items()
         )
+        return version
 
     def get(self, version_id: str) -> MaskVersion:
         """One version. Raises `NotFound`."""
@@ -125,16 +131,19 @@ class Masks:
 
     def newest_of_series(self, series_id: str) -> list[MaskVersion]:
         """The newest version of each mask on a series, in the order the masks were begun."""
-        newest: dict[str, MaskVersion] = {}
-        for row in self._session.scalars(
-            select(MaskVersionRow)
-            .where(MaskVersionRow.series_id == series_id)
-            .order_by(MaskVersionRow.created_at, MaskVersionRow.version)
-        ):
-            version = _version(row)
-            if version.mask_id not in newest or version.version > newest[version.mask_id].version:
-                newest[version.mask_id] = version
-        return list(newest.values())
+        row = MaskVersionRow
+        ends = (
+            select(row.mask_id, func.max(row.version).label("newest"), func.min(row.created_at).label("begun_at"))
+            .where(row.series_id == series_id)
+            .group_by(row.mask_id)
+            .subquery()
+        )
+        rows = self._session.scalars(
+            select(row)
+            .join(ends, (row.mask_id == ends.c.mask_id) & (row.version == ends.c.newest))
+            .order_by(ends.c.begun_at, row.mask_id)
+        )
+        return [_version(each) for each in rows]
 
     def plane(self, version: MaskVersion, segment: int, k: int) -> bytes | None:
         """The packed bits of one segment on one stored slice as of a version; None where nothing is set."""
@@ -150,14 +159,4 @@ class Masks:
             )
             .order_by(MaskPlaneRow.version.desc())
             .limit(1)
-        )
-
-    def slices_ever(self, mask_id: str, segment: int) -> list[int]:
-        """The stored slices on which any version of a segment number had bits."""
-        return list(
-            self._session.scalars(
-                select(MaskPlaneRow.slice_index)
-                .where(MaskPlaneRow.mask_id == mask_id, MaskPlaneRow.segment == segment)
-                .distinct()
-            )
         )

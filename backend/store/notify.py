@@ -36,10 +36,13 @@ class News:
         return json.dumps({"run_id": self.run_id, "preview": self.preview}, separators=(",", ":")).encode()
 
     @staticmethod
-    def decode(data: bytes | str) -> "News":
-        """From JSON."""
-        fields = json.loads(data)
-        return News(fields["run_id"], fields["preview"])
+    def decode(data: bytes | str) -> "News | None":
+        """From JSON; None for what is no news of ours."""
+        try:
+            fields = json.loads(data)
+            return News(str(fields["run_id"]), None if fields["preview"] is None else str(fields["preview"]))
+        except (ValueError, KeyError, TypeError):
+            return None
 
 
 class Notifier(Protocol):
@@ -78,6 +81,7 @@ class SocketNotifier:
         """Listen on the socket; the newest listener has it."""
         if not self._is_available:
             return lambda: None
+        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._path.unlink(missing_ok=True)
         receiver = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         receiver.bind(str(self._path))
@@ -91,7 +95,8 @@ class SocketNotifier:
                     data = receiver.recv(MAX_BYTES + 1)
                 except TimeoutError:
                     continue
-                heard(News.decode(data))
+                if news := News.decode(data):
+                    heard(news)
             receiver.close()
 
         thread = threading.Thread(target=receive, name="run-news", daemon=True)
@@ -142,7 +147,8 @@ class PostgresNotifier:
                         connection.execute(f"LISTEN {CHANNEL}")
                         while not stopping.is_set():
                             for notice in connection.notifies(timeout=0.5):
-                                heard(News.decode(notice.payload))
+                                if news := News.decode(notice.payload):
+                                    heard(news)
                 except psycopg.OperationalError:
                     log.warning("run_news_connection_lost")
                     stopping.wait(1.0)

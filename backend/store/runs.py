@@ -8,6 +8,7 @@ from sqlalchemy.orm import Session
 
 from backend.domain.errors import Conflict, NotFound
 from backend.domain.trace import CorrectionGiven, Event, Payload, Run, RunLimits, RunState, RunStopped, StopReason
+from backend.store.sql import insert_new
 from backend.store.tables import EventRow, RunRow
 
 
@@ -51,34 +52,36 @@ class Runs:
     def __init__(self, session: Session) -> None:
         self._session = session
 
-    def add(self, run: Run, *, request_key: str) -> None:
-        """Store a new run."""
-        self._session.add(
-            RunRow(
-                id=run.id,
-                series_id=run.series_id,
-                study_id=run.study_id,
-                project_id=run.project_id,
-                asked_by=run.asked_by,
-                request_key=request_key,
-                question=run.question,
-                options=list(run.options),
-                frame_index=run.frame_index,
-                limits=run.limits.model_dump(),
-                state=run.state,
-                stop_reason=None,
-                created_at=run.created_at,
-                parent_run_id=run.parent_run_id,
-                parent_sequence=run.parent_sequence,
-                correction=None if run.correction is None else run.correction.model_dump(mode="json"),
-                last_sequence=0,
-                cancel_requested=False,
-                lease_owner=None,
-                lease_until=None,
-                attempts=0,
-            )
-        )
-        self._session.flush()
+    def add(self, run: Run, *, request_key: str) -> Run:
+        """Store a new run, or find the one that the same request stored, at this moment or before."""
+        row = {
+            "id": run.id,
+            "series_id": run.series_id,
+            "study_id": run.study_id,
+            "project_id": run.project_id,
+            "asked_by": run.asked_by,
+            "request_key": request_key,
+            "question": run.question,
+            "options": list(run.options),
+            "frame_index": run.frame_index,
+            "limits": run.limits.model_dump(),
+            "state": run.state.value,
+            "stop_reason": None,
+            "created_at": run.created_at,
+            "parent_run_id": run.parent_run_id,
+            "parent_sequence": run.parent_sequence,
+            "correction": None if run.correction is None else run.correction.model_dump(mode="json"),
+            "last_sequence": 0,
+            "cancel_requested": False,
+            "lease_owner": None,
+            "lease_until": None,
+            "attempts": 0,
+        }
+        insert_new(self._session, RunRow, [row])
+        stored = self.by_request(run.asked_by, request_key)
+        if stored is None:
+            raise Conflict(f"run {run.id} was not stored, and no other under its request key")
+        return stored
 
     def by_request(self, user_id: str, request_key: str) -> Run | None:
         """The run that this request made before."""
@@ -106,8 +109,28 @@ class Runs:
         )
         return [_event(row) for row in rows]
 
+    def event(self, run_id: str, sequence: int) -> Event | None:
+        """One event, None where the run has not got there."""
+        row = self._session.get(EventRow, (run_id, sequence))
+        return None if row is None else _event(row)
+
+    def children(self, run_id: str, sequence: int) -> list[Event]:
+        """The events that answer one event, in order."""
+        rows = self._session.scalars(
+            select(EventRow).where(EventRow.run_id == run_id, EventRow.parent == sequence).order_by(EventRow.sequence)
+        )
+        return [_event(row) for row in rows]
+
+    def any_to_claim(self, now: datetime) -> bool:
+        """Whether `claim` would find a run; a read alone, for whoever looks many times a second."""
+        return self._session.scalar(select(RunRow.id).where(_claimable(now)).limit(1)) is not None
+
     def claim(self, *, owner: str, now: datetime, lease_s: float) -> Run | None:
-        """Take the oldest run that waits or whose holder has stopped talking; None where there is none."""
+        """Take the oldest run that waits or whose holder has stopped talking; None where there is none.
+
+        Args:
+            owner: Names this claim and no other, so that a holder that lost a run and took it again is two.
+        """
         row = self._session.scalar(
             select(RunRow)
             .where(_claimable(now))
@@ -127,18 +150,16 @@ class Runs:
         """How often the run was taken up."""
         return self._session.scalar(select(RunRow.attempts).where(RunRow.id == run_id)) or 0
 
-    def heartbeat(self, run_ids: Sequence[str], *, owner: str, until: datetime) -> None:
-        """Hold runs for longer."""
-        self._session.execute(
-            update(RunRow).where(RunRow.id.in_(run_ids), RunRow.lease_owner == owner).values(lease_until=until)
-        )
+    def heartbeat(self, owners: Sequence[str], *, until: datetime) -> None:
+        """Hold the runs of these claims for longer."""
+        self._session.execute(update(RunRow).where(RunRow.lease_owner.in_(owners)).values(lease_until=until))
 
-    def release(self, run_ids: Sequence[str], *, owner: str) -> None:
-        """Give runs back so that another process may go on with them at once."""
+    def release(self, owners: Sequence[str]) -> None:
+        """Give runs back so that another process may go on with them at once. To be given back wears no run out."""
         self._session.execute(
             update(RunRow)
-            .where(RunRow.id.in_(run_ids), RunRow.lease_owner == owner, RunRow.state == RunState.RUNNING)
-            .values(state=RunState.QUEUED, lease_owner=None, lease_until=None)
+            .where(RunRow.lease_owner.in_(owners), RunRow.state == RunState.RUNNING)
+            .values(state=RunState.QUEUED, lease_owner=None, lease_until=None, attempts=RunRow.attempts - 1)
         )
 
     def request_cancel(self, run_id: str) -> None:

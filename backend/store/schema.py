@@ -1,7 +1,6 @@
 """Brings a database to the newest revision of `migrations`, from the command line and at the start of `serpens run`."""
 
 import importlib.util
-import logging
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,9 +16,6 @@ from backend.domain.errors import Misconfigured
 from backend.store.repository import open_engine
 
 log = structlog.get_logger(__name__)
-
-# It tells of every table that it looks at; `schema_upgraded` says what matters.
-logging.getLogger("alembic").setLevel(logging.WARNING)
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,6 +32,8 @@ from backend.store.worklist import Worklist
 IN_THE_STORE = (FileState.STORED, FileState.DUPLICATE)
 # Raised when the arrangement of the same instances would come out otherwise: series are then arranged anew.
 ARRANGEMENT = 1
+# What a reader is told of a series that stays only for the work that was done on it.
+SUPERSEDED = " (superseded: more images came later)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +95,22 @@ class SeriesHead:
     series_key: str
     digest: str
     auto_windows: dict[str, Window] | None
+
+
+@dataclass(frozen=True, slots=True)
+class _KnownRow:
+    id: str
+    part: str
+    description: str
+    layout: dict[str, Any]
+
+    @property
+    def digest(self) -> str:
+        return str(self.layout["digest"])
+
+    @property
+    def is_superseded(self) -> bool:
+        return bool(self.layout.get("superseded"))
 
 
 class Studies:
@@ -213,39 +231,68 @@ class Studies:
         A row whose content stays is left alone. One whose content changes loses its thumbnail and its own windows;
         but where runs or masks were made on it, it stays as it was seen, and the new arrangement gets a row of its own.
         """
-        known = {
-            part: (row_id, digest)
-            for part, row_id, digest in self._session.execute(
-                select(SeriesRow.part, SeriesRow.id, SeriesRow.layout["digest"].as_string()).where(
-                    SeriesRow.study_id == key.study_id, SeriesRow.series_key == key.series_key
-                )
-            )
-        }
-        worked_on = self._worked_on([row_id for row_id, _ in known.values()])
-        gone = [row_id for part, (row_id, _) in known.items() if part not in parts and row_id not in worked_on]
-        if gone:
-            self._session.execute(delete(SeriesRow).where(SeriesRow.id.in_(gone)))
-        for part, series in parts.items():
-            values = _series_values(series, instance_count)
-            row_id, digest = known.get(part, (None, None))
-            if row_id in worked_on and digest != values["layout"]["digest"]:
-                kept_as = f"{part[:80]}~{digest}"
-                self._session.execute(update(SeriesRow).where(SeriesRow.id == row_id).values(part=kept_as))
-                row_id = None
-            if row_id is None:
-                placed = {"study_id": key.study_id, "project_id": key.project_id, "series_key": key.series_key}
-                row = {**values, **placed, "id": series.id, "part": part, "auto_window": None}
-                insert(self._session, SeriesRow, [row])
-            elif digest != values["layout"]["digest"]:
-                changed = update(SeriesRow).where(SeriesRow.id == row_id)
-                self._session.execute(changed.values(**values, auto_window=None))
-                self._session.execute(delete(ThumbnailRow).where(ThumbnailRow.series_id == row_id))
+        known, mark = self._rows_of(key), _arranged_mark(instance_count)
+        worked_on = self._worked_on([row.id for row in known])
+        contents = {part: _series_values(series) for part, series in parts.items()}
+        for made in contents.values():
+            made["layout"]["arranged"] = mark
+        for row in known:
+            content = contents.get(row.part)
+            if row.is_superseded or (content is not None and content["layout"]["digest"] == row.digest):
+                self._change(row.id, layout={**row.layout, "arranged": mark})
+                contents.pop(row.part, None)
+            elif row.id in worked_on:
+                self._supersede(row, mark)
+            elif content is None:
+                self._session.execute(delete(SeriesRow).where(SeriesRow.id == row.id))
+            else:
+                self._change(row.id, **content, auto_window=None)
+                self._session.execute(delete(ThumbnailRow).where(ThumbnailRow.series_id == row.id))
+                del contents[row.part]
+        placed = {"study_id": key.study_id, "project_id": key.project_id, "series_key": key.series_key}
+        for part, made in contents.items():
+            row_of_its_own = {**made, **placed, "id": parts[part].id, "part": part, "auto_window": None}
+            insert(self._session, SeriesRow, [row_of_its_own])
+
+    def _rows_of(self, key: SeriesKey) -> list["_KnownRow"]:
+        """The rows of a series, locked: who begins a run or a mask on one of them waits, and then sees it."""
+        query = (
+            select(SeriesRow.part, SeriesRow.id, SeriesRow.description, SeriesRow.layout)
+            .where(SeriesRow.study_id == key.study_id, SeriesRow.series_key == key.series_key)
+            .order_by(SeriesRow.id)
+            .with_for_update()
+        )
+        return [
+            _KnownRow(row_id, part, description, layout)
+            for part, row_id, description, layout in self._session.execute(query)
+        ]
 
     def _worked_on(self, series_ids: Sequence[str]) -> set[str]:
         """Those of the series that runs or masks refer to."""
         runs = select(RunRow.series_id).where(RunRow.series_id.in_(series_ids))
         masks = select(MaskVersionRow.series_id).where(MaskVersionRow.series_id.in_(series_ids))
         return set(self._session.scalars(runs.union(masks)))
+
+    def _supersede(self, row: "_KnownRow", mark: str) -> None:
+        """Keep a row with its frames as they are, out of the way of the arrangement that takes its part's name."""
+        # Its description is part of what readers hold under a digest, so that changes too.
+        digest = hashlib.sha256(f"superseded {row.digest}".encode()).hexdigest()[:32]
+        self._change(
+            row.id,
+            part=f"{row.part[:80]}~{digest}",
+            description=f"{row.description[: 200 - len(SUPERSEDED)]}{SUPERSEDED}",
+            layout={**row.layout, "digest": digest, "arranged": mark, "superseded": True},
+        )
+
+    def _change(self, series_id: str, **values: Any) -> None:
+        self._session.execute(update(SeriesRow).where(SeriesRow.id == series_id).values(**values))
+
+    def hold(self, series_id: str) -> None:
+        """Keep a series from being arranged anew until the commit: what begins a run or a mask on it comes first.
+
+        On SQLite a transaction that writes is alone anyway.
+        """
+        self._session.execute(select(SeriesRow.id).where(SeriesRow.id == series_id).with_for_update(read=True))
 
     # ---- showing
 
@@ -315,7 +362,8 @@ def _arranged_mark(instance_count: int) -> str:
     return f"{ARRANGEMENT}:{instance_count}"
 
 
-def _series_values(series: Series, instance_count: int) -> dict[str, Any]:
+def _series_values(series: Series) -> dict[str, Any]:
+    """The columns of a series' content; `digest` says whether it is the same."""
     layout, frames = series_codec.encode(series)
     columns = {
         "modality": storable(series.modality, 16),
@@ -324,7 +372,6 @@ def _series_values(series: Series, instance_count: int) -> dict[str, Any]:
         "kind": series.kind.value,
         "frame_count": len(series.frames),
     }
-    layout["arranged"] = _arranged_mark(instance_count)
     layout["digest"] = hashlib.sha256(orjson.dumps([columns, layout, frames])).hexdigest()[:32]
     return {**columns, "layout": layout, "frames": frames}
 

@@ -260,14 +260,17 @@ class UploadFileRow(Base):
 
 
 class RunRow(Base):
-    """One question to one policy about one series. The row is leased by a runner; `last_sequence` counts its events."""
+    """One question to one policy about one series. The row is leased by a runner; `last_sequence` counts its events.
+
+    From here on no foreign key cascades: a series with runs, masks or judgements on it cannot be deleted under them.
+    """
 
     __tablename__ = "runs"
 
     id: Mapped[str] = mapped_column(ID, primary_key=True)
-    series_id: Mapped[str] = mapped_column(ForeignKey("series.id", ondelete="CASCADE"), index=True)
-    study_id: Mapped[str] = mapped_column(ForeignKey("studies.id", ondelete="CASCADE"), index=True)
-    project_id: Mapped[str] = mapped_column(ForeignKey("projects.id", ondelete="CASCADE"), index=True)
+    series_id: Mapped[str] = mapped_column(ForeignKey("series.id"), index=True)
+    study_id: Mapped[str] = mapped_column(ForeignKey("studies.id"), index=True)
+    project_id: Mapped[str] = mapped_column(ForeignKey("projects.id"), index=True)
     asked_by: Mapped[str] = mapped_column(ForeignKey("users.id"))
     request_key: Mapped[str] = mapped_column(String(80))
     question: Mapped[str] = mapped_column(String(4000))
@@ -277,7 +280,7 @@ class RunRow(Base):
     state: Mapped[str] = mapped_column(String(20), index=True)
     stop_reason: Mapped[str | None] = mapped_column(String(20))
     created_at: Mapped[datetime]
-    parent_run_id: Mapped[str | None] = mapped_column(ForeignKey("runs.id", ondelete="SET NULL"))
+    parent_run_id: Mapped[str | None] = mapped_column(ForeignKey("runs.id"))
     parent_sequence: Mapped[int | None]
     correction: Mapped[dict[str, Any] | None]
     last_sequence: Mapped[int]
@@ -294,7 +297,7 @@ class EventRow(Base):
 
     __tablename__ = "events"
 
-    run_id: Mapped[str] = mapped_column(ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True)
+    run_id: Mapped[str] = mapped_column(ForeignKey("runs.id"), primary_key=True)
     sequence: Mapped[int] = mapped_column(primary_key=True)
     at: Mapped[datetime]
     parent: Mapped[int | None]
@@ -309,8 +312,8 @@ class MaskVersionRow(Base):
 
     id: Mapped[str] = mapped_column(ID, primary_key=True)
     mask_id: Mapped[str] = mapped_column(ID)
-    series_id: Mapped[str] = mapped_column(ForeignKey("series.id", ondelete="CASCADE"), index=True)
-    project_id: Mapped[str] = mapped_column(ForeignKey("projects.id", ondelete="CASCADE"))
+    series_id: Mapped[str] = mapped_column(ForeignKey("series.id"), index=True)
+    project_id: Mapped[str] = mapped_column(ForeignKey("projects.id"))
     version: Mapped[int]
     author: Mapped[dict[str, Any]]
     segments: Mapped[list[Any]]
@@ -342,8 +345,8 @@ class FeedbackRow(Base):
     __tablename__ = "feedback"
 
     id: Mapped[str] = mapped_column(ID, primary_key=True)
-    run_id: Mapped[str] = mapped_column(ForeignKey("runs.id", ondelete="CASCADE"))
-    project_id: Mapped[str] = mapped_column(ForeignKey("projects.id", ondelete="CASCADE"), index=True)
+    run_id: Mapped[str] = mapped_column(ForeignKey("runs.id"))
+    project_id: Mapped[str] = mapped_column(ForeignKey("projects.id"), index=True)
     user_id: Mapped[str] = mapped_column(ForeignKey("users.id"))
     request_key: Mapped[str] = mapped_column(String(80))
     target: Mapped[str] = mapped_column(String(10))

@@ -174,6 +174,7 @@ def upgrade() -> None:
         sa.UniqueConstraint("study_id", "series_key", "part"),
     )
     with op.batch_alter_table("series", schema=None) as batch_op:
+        batch_op.create_index("ix_series_modality_project_study", ["modality", "project_id", "study_id"], unique=False)
         batch_op.create_index(batch_op.f("ix_series_project_id"), ["project_id"], unique=False)
         batch_op.create_index(batch_op.f("ix_series_study_id"), ["study_id"], unique=False)
 
@@ -198,8 +199,8 @@ def upgrade() -> None:
         sa.Column("is_resampled", sa.Boolean(), nullable=False),
         sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
         sa.Column("request_key", sa.String(length=80), nullable=False),
-        sa.ForeignKeyConstraint(["project_id"], ["projects.id"], ondelete="CASCADE"),
-        sa.ForeignKeyConstraint(["series_id"], ["series.id"], ondelete="CASCADE"),
+        sa.ForeignKeyConstraint(["project_id"], ["projects.id"]),
+        sa.ForeignKeyConstraint(["series_id"], ["series.id"]),
         sa.PrimaryKeyConstraint("id"),
         sa.UniqueConstraint("mask_id", "version"),
         sa.UniqueConstraint("series_id", "request_key"),
@@ -224,6 +225,7 @@ def upgrade() -> None:
         sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
         sa.Column("parent_run_id", sa.String(length=24), nullable=True),
         sa.Column("parent_sequence", sa.Integer(), nullable=True),
+        sa.Column("correction", sa.JSON(), nullable=True),
         sa.Column("last_sequence", sa.Integer(), nullable=False),
         sa.Column("cancel_requested", sa.Boolean(), nullable=False),
         sa.Column("lease_owner", sa.String(length=80), nullable=True),
@@ -233,10 +235,10 @@ def upgrade() -> None:
             ["asked_by"],
             ["users.id"],
         ),
-        sa.ForeignKeyConstraint(["parent_run_id"], ["runs.id"], ondelete="SET NULL"),
-        sa.ForeignKeyConstraint(["project_id"], ["projects.id"], ondelete="CASCADE"),
-        sa.ForeignKeyConstraint(["series_id"], ["series.id"], ondelete="CASCADE"),
-        sa.ForeignKeyConstraint(["study_id"], ["studies.id"], ondelete="CASCADE"),
+        sa.ForeignKeyConstraint(["parent_run_id"], ["runs.id"]),
+        sa.ForeignKeyConstraint(["project_id"], ["projects.id"]),
+        sa.ForeignKeyConstraint(["series_id"], ["series.id"]),
+        sa.ForeignKeyConstraint(["study_id"], ["studies.id"]),
         sa.PrimaryKeyConstraint("id"),
         sa.UniqueConstraint("asked_by", "request_key"),
     )
@@ -281,7 +283,7 @@ def upgrade() -> None:
         sa.Column("parent", sa.Integer(), nullable=True),
         sa.Column("sampled", sa.Boolean(), nullable=False),
         sa.Column("payload", sa.JSON(), nullable=False),
-        sa.ForeignKeyConstraint(["run_id"], ["runs.id"], ondelete="CASCADE"),
+        sa.ForeignKeyConstraint(["run_id"], ["runs.id"]),
         sa.PrimaryKeyConstraint("run_id", "sequence"),
     )
     op.create_table(
@@ -304,8 +306,8 @@ def upgrade() -> None:
             ["mask_version_id"],
             ["mask_versions.id"],
         ),
-        sa.ForeignKeyConstraint(["project_id"], ["projects.id"], ondelete="CASCADE"),
-        sa.ForeignKeyConstraint(["run_id"], ["runs.id"], ondelete="CASCADE"),
+        sa.ForeignKeyConstraint(["project_id"], ["projects.id"]),
+        sa.ForeignKeyConstraint(["run_id"], ["runs.id"]),
         sa.ForeignKeyConstraint(
             ["user_id"],
             ["users.id"],
@@ -346,6 +348,7 @@ def downgrade() -> None:
     with op.batch_alter_table("series", schema=None) as batch_op:
         batch_op.drop_index(batch_op.f("ix_series_study_id"))
         batch_op.drop_index(batch_op.f("ix_series_project_id"))
+        batch_op.drop_index("ix_series_modality_project_study")
 
     op.drop_table("series")
     with op.batch_alter_table("instances", schema=None) as batch_op:

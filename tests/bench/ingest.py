@@ -1,9 +1,10 @@
 """From received bytes to a series that can be looked at, and to voxels, beside SimpleITK's series reader.
 
 The series is a CT of 512 x 512 slices as scanners write them: 12 bits in words of 16, so that a frame is decoded and
-not copied, and some 140 header elements (a GE CT of the collection has 134), in random file order. `series_200_viewable` is the whole of
-`services.ingest` on stored uploads, database included, until the geometry is known and a frame was asked for; the
-peer's figure for it is reading names and pixels, which is what it does to know the geometry. Every voxel is compared.
+not copied, and some 140 header elements (a real CT of the collection has 134), in files of random order.
+`series_200_viewable` is the whole of `services.ingest` on a received upload, database included, until the geometry is
+known and a frame was served; the peer's figure is reading names and pixels, its way to know the geometry. Every voxel
+is compared.
 """
 
 import json

@@ -28,15 +28,14 @@ FRAMES_PER_SCROLL = 180
 PROBE = """() => {
   const small = Object.assign(document.createElement("canvas"), { width: 24, height: 24 });
   const context = small.getContext("2d", { willReadFrequently: true });
-  const isPicture = () => {
-    const canvas = document.querySelector(".sp-stage canvas.sv-canvas");
-    if (!canvas || canvas.clientWidth <= 600) return false;
-    context.drawImage(canvas, 0, 0, 24, 24);
-    const reds = new Set();
-    const { data } = context.getImageData(0, 0, 24, 24);
-    for (let at = 0; at < data.length; at += 4) reds.add(data[at]);
-    return reds.size >= 8;
+  const canvas = () => document.querySelector(".sp-stage canvas.sv-canvas");
+  const reds = () => {
+    if (!canvas()) return 0;
+    context.drawImage(canvas(), 0, 0, 24, 24);
+    return new Set(context.getImageData(0, 0, 24, 24).data.filter((_, at) => at % 4 === 0)).size;
   };
+  const isPicture = () => canvas()?.clientWidth > 600 && reds() >= 8;
+  window.isPictureLeft = () => reds() > 1;
   document.addEventListener("click", () => {
     const t0 = performance.now();
     window.firstImage = new Promise((done) => {
@@ -181,8 +180,13 @@ def _open(page: Page, study_id: str) -> float:
     row.wait_for(state="visible")
     # What the case before had on its way is given up by now, and the page rests.
     page.wait_for_timeout(600)
+    if page.evaluate("() => window.isPictureLeft()"):
+        raise RuntimeError("the stage still holds the picture of the study before: the first image cannot be told")
     row.click()
-    return float(page.evaluate("() => window.firstImage"))
+    elapsed_ms = float(page.evaluate("() => window.firstImage"))
+    if study_id not in page.url:
+        raise RuntimeError("another study was opened than the one that was clicked")
+    return elapsed_ms
 
 
 def _scroll(page: Page) -> list[float]:

@@ -1,5 +1,7 @@
 // The way to /api: one session, one CSRF token, one shape of error.
 
+import { current } from "./router.js";
+
 export class ApiError extends Error {
   constructor(status, code, message, details = {}) {
     super(message);
@@ -59,7 +61,7 @@ export function toApiError(status, text) {
 export function leaveToLogin() {
   for (const element of document.querySelectorAll(".sp-root")) element.replaceChildren();
   prefetched.clear();
-  location.replace(`/login${location.hash}`);
+  location.replace(current().view === "worklist" ? "/login" : `/login${location.hash}`);
 }
 
 async function request(path, options = {}) {

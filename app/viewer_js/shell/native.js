@@ -2,10 +2,15 @@
 
 import { el, fill } from "./dom.js";
 
+/** The JSON that Python sent, or nothing yet. */
+function read({ value }) {
+  return value ? JSON.parse(value) : {};
+}
+
 /** `value`: {columns: [..], rows: [[..]], empty}. */
 export function mountTable(root, { props, watch }) {
   const show = () => {
-    const { columns = [], rows = [], empty = "" } = props.value ?? {};
+    const { columns = [], rows = [], empty = "" } = read(props);
     if (rows.length === 0) {
       fill(root, el("p", { class: "sp-dim" }, empty));
       return;
@@ -24,12 +29,13 @@ export function mountTable(root, { props, watch }) {
   show();
 }
 
-/** `value`: {text, tone: "ok" | "problem"} or null. */
+/** `value`: {text, tone: "ok" | "problem"} or empty. */
 export function mountNotice(root, { props, watch }) {
   root.setAttribute("role", "status");
   const show = () => {
-    root.textContent = props.value?.text ?? "";
-    root.dataset.tone = props.value?.tone ?? "";
+    const { text = "", tone = "" } = read(props);
+    root.textContent = text;
+    root.dataset.tone = tone;
   };
   watch("value", show);
   show();

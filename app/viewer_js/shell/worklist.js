@@ -87,10 +87,9 @@ class Worklist {
     this.asking?.abort();
     const asking = (this.asking = new AbortController());
     if (this.studies === null) this.showSkeleton();
-    const filters = Object.entries(this.query).filter(([, value]) => value !== "");
     let answer;
     try {
-      answer = await fetchJson(`/api/studies?${new URLSearchParams(filters)}`, { signal: asking.signal });
+      answer = await askForPage(this.query, asking.signal);
     } catch (error) {
       if (error.name === "AbortError") return;
       this.showProblem(error);
@@ -248,4 +247,11 @@ function thumbnail(study) {
   const picture = el("img", { src: `/api/series/${study.cover_series_id}/thumbnail`, alt: "", loading: "lazy", decoding: "async", draggable: "false" });
   picture.addEventListener("error", () => picture.replaceWith(icon("image")));
   return picture;
+}
+
+/** A page of the list. Words that were typed may name a patient: they go in a body and stand in no address. */
+function askForPage(query, signal) {
+  if (query.q) return fetchJson("/api/studies/search", { method: "POST", json: query, signal });
+  const filters = Object.entries(query).filter(([, value]) => value !== "");
+  return fetchJson(`/api/studies?${new URLSearchParams(filters)}`, { signal });
 }

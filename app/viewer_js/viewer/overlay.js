@@ -8,12 +8,6 @@ const MODE_NAMES = { cpu: "CPU rendering", webgl: "WebGL rendering" };
 
 const plain = (value) => String(Number(value.toFixed(Math.abs(value) >= 100 ? 0 : 2)));
 
-/** A value with its unit, for people. */
-export function valueText(values, unit) {
-  const numbers = values.map((value) => (Number.isInteger(value) ? String(value) : String(Number(value.toPrecision(6)))));
-  return numbers.join(" ") + (unit ? ` ${unit}` : "");
-}
-
 /** Where the shown slice is: "slice 14 / 28 · 33.0 mm". */
 export function positionText(series, index) {
   const { frames } = series;

@@ -5,10 +5,11 @@ import { Camera } from "./camera.js";
 import { Cine, frameTime } from "./cine.js";
 import { seriesUrl, ViewerError } from "./contract.js";
 import { HandTools } from "./hand_tools.js";
-import { layOut } from "./layout.js";
 import { pressed } from "./keys.js";
-import { valueText } from "./overlay.js";
+import { Latest } from "./latest.js";
+import { layOut } from "./layout.js";
 import { choicesOf, windowOf } from "./presets.js";
+import { readingAt } from "./readout.js";
 import { makePainter } from "./rendering.js";
 import { FrameSource } from "./source.js";
 import { TOOL_NAMES } from "./toolbar.js";
@@ -36,9 +37,8 @@ export class Viewer {
   #choices = [];
   /** What is on the screen. Changed in `#paint` alone, together with the picture. */
   #shown = { index: -1, frame: null };
-  #target = -1;
-  #asking = -1;
-  #arrived = null;
+  #latest = this.#newLatest();
+  #isRetry = false;
   #window = null;
   #isInverted = false;
   #isSmooth = true;
@@ -92,9 +92,9 @@ export class Viewer {
     this.#opening += 1;
     this.#cine.stop();
     this.#source?.close();
-    this.#series = this.#source = this.#arrived = this.#window = null;
+    this.#series = this.#source = this.#window = null;
     this.#shown = { index: -1, frame: null };
-    this.#target = this.#asking = -1;
+    this.#latest = this.#newLatest();
     this.#isInverted = false;
     this.#choices = [];
     this.#painter?.clear(this.#camera);
@@ -122,7 +122,7 @@ export class Viewer {
     return {
       seriesId: this.#series?.id ?? null,
       index: this.#shown.index,
-      target: this.#target,
+      target: this.#latest.target,
       count: this.#series?.frames.length ?? 0,
       window: this.#shown.frame && this.#hasWindow ? this.#currentWindow() : null,
       inverted: this.#isInverted,
@@ -213,15 +213,17 @@ export class Viewer {
   /** Ask for a slice. The last one asked for is shown; what comes late is dropped (C54). */
   goTo(index) {
     if (!this.#series) return;
-    this.#target = Math.min(this.#series.frames.length - 1, Math.max(0, Math.round(index)));
-    this.#parts.slider.setIndex(this.#target);
+    this.#latest.target = Math.min(this.#series.frames.length - 1, Math.max(0, Math.round(index)));
+    // A slice that could not be shown is tried again when it is asked for again, and not before.
+    this.#isRetry = this.#latest.target === this.#shown.index && !this.#shown.frame;
+    this.#parts.slider.setIndex(this.#latest.target);
     this.#schedule();
   }
 
   /** @param {number} slices  Forward, or back where negative; it ends at the ends. */
   step(slices) {
     if (!this.#series) return;
-    this.goTo(Math.min(this.#series.frames.length - 1, Math.max(0, this.#target + slices)));
+    this.goTo(Math.min(this.#series.frames.length - 1, Math.max(0, this.#latest.target + slices)));
   }
 
   toggleCine() {
@@ -296,31 +298,14 @@ export class Viewer {
     if (this.#request === 0) this.#request = requestAnimationFrame(() => this.#paint());
   }
 
-  /** Have the target brought, unless it is here or on its way. */
-  #bring() {
-    const { index, frame } = this.#shown;
-    const target = this.#target;
-    if ((target === index && frame) || this.#arrived?.index === target || this.#asking === target) return;
-    const source = this.#source;
-    const kept = source.get(target);
-    this.#asking = target;
-    if (kept) {
-      this.#arrive(source, target, { frame: kept });
-      return;
-    }
-    source.ask(target).then(
-      (got) => got && this.#arrive(source, target, { frame: got }),
-      (error) => this.#arrive(source, target, { error }),
-    );
+  /** One for each open series: what the one before still brings reaches nobody. */
+  #newLatest() {
+    return new Latest(() => this.#schedule({ picture: true }));
   }
 
-  /** Take what came, if it is still the slice that is wanted. */
-  #arrive(source, index, { frame = null, error = null }) {
-    if (source !== this.#source || this.#asking !== index) return;
-    this.#asking = -1;
-    if (index !== this.#target) return;
-    this.#arrived = { index, frame, error };
-    this.#schedule({ picture: true });
+  #bring() {
+    this.#latest.bring(this.#isRetry ? -1 : this.#shown.index, this.#source);
+    this.#isRetry = false;
   }
 
   #paint() {
@@ -336,9 +321,8 @@ export class Viewer {
   }
 
   #takeArrived() {
-    const arrived = this.#arrived;
-    this.#arrived = null;
-    if (!arrived || arrived.index !== this.#target) return;
+    const arrived = this.#latest.take();
+    if (!arrived) return;
     const isFirst = this.#shown.index === -1;
     const isNew = arrived.index !== this.#shown.index;
     this.#shown = { index: arrived.index, frame: arrived.frame };
@@ -378,30 +362,15 @@ export class Viewer {
   }
 
   #writeCursor() {
-    const reading = this.#cursor && this.#readingAt(this.#camera.toPicture(this.#cursor));
-    this.#parts.overlay.setCursor(reading ? `x ${reading.i} y ${reading.j} · ${reading.text}` : "");
+    const reading = this.#cursor && readingAt(this.#series, this.#shown.frame, this.#camera.toPicture(this.#cursor));
+    this.#parts.overlay.setCursor(reading?.text ?? "");
     if (reading) this.#onEvent("cursor", { i: reading.i, j: reading.j, value: reading.value });
   }
 
-  #readingAt([x, y]) {
-    const { frame } = this.#shown;
-    const { rows, columns, samples } = this.#series.pixel;
-    const [i, j] = [Math.floor(x), Math.floor(y)];
-    if (!frame || i < 0 || j < 0 || i >= columns || j >= rows) return null;
-    const { slope, intercept, padding } = frame.facts;
-    const at = (j * columns + i) * samples;
-    const stored = Array.from(frame.stored.subarray(at, at + samples));
-    if (samples === 1 && padding && stored[0] >= padding[0] && stored[0] <= padding[1]) {
-      return { i, j, value: null, text: "padding" };
-    }
-    const values = samples === 1 ? [stored[0] * slope + intercept] : stored;
-    return { i, j, value: samples === 1 ? values[0] : values, text: valueText(values, this.#series.unit) };
-  }
-
   #playOn(frames) {
-    const next = (this.#target + frames) % this.#series.frames.length;
+    const next = (this.#latest.target + frames) % this.#series.frames.length;
     // A loop does not run ahead of its frames.
-    if (this.#shown.index === this.#target) this.goTo(next);
+    if (this.#shown.index === this.#latest.target) this.goTo(next);
   }
 
   #key(event) {

@@ -1,11 +1,12 @@
 """Judgements of a run."""
 
-from typing import Any
+from typing import Annotated, Any
 
 from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field
 
 from backend.api.deps import CurrentActor, CurrentServices, requires
+from backend.api.fields import MOST_EVENTS, OurId, RequestKey
 from backend.domain.access import Permission
 from backend.domain.feedback import Feedback, TargetKind, Verdict
 from backend.services import reviews
@@ -17,20 +18,20 @@ router = APIRouter(prefix="/api/runs/{run_id}/feedback", tags=["feedback"])
 class Judgement(BaseModel):
     """One judgement; see `backend.domain.feedback.Feedback` for the fields."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
     target: TargetKind
     verdict: Verdict
-    sequence: int | None = Field(default=None, ge=1)
-    mask_version_id: str | None = Field(default=None, max_length=24)
+    sequence: int | None = Field(default=None, ge=1, le=MOST_EVENTS)
+    mask_version_id: OurId | None = None
     corrected_text: str | None = Field(default=None, max_length=4_000)
     corrected_choice: str | None = Field(default=None, max_length=8)
     corrected_box: tuple[float, float, float, float] | None = None
-    corrected_mask_version_id: str | None = Field(default=None, max_length=24)
+    corrected_mask_version_id: OurId | None = None
     comment: str = Field(default="", max_length=4_000)
-    marks: dict[str, float] = Field(default_factory=dict, max_length=20)
+    marks: dict[Annotated[str, Field(min_length=1, max_length=40)], float] = Field(default_factory=dict, max_length=20)
     seconds_spent: float | None = Field(default=None, ge=0)
-    request_key: str = Field(min_length=8, max_length=80)
+    request_key: RequestKey
 
 
 def feedback_json(feedback: Feedback) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from starlette.concurrency import run_in_threadpool
 
 from backend.api.deps import CurrentActor, CurrentServices, requires
+from backend.api.fields import OurId, RequestKey
 from backend.domain.access import Permission
 from backend.domain.errors import FileTooLarge, InvalidRequest
 from backend.domain.mask import MaskVersion, Segment
@@ -17,16 +18,16 @@ router = APIRouter(prefix="/api", tags=["masks"])
 
 # A packed plane of the largest frame that is let in is a few kilobytes; noise in every pixel of 8192 x 8192 is 8 MiB.
 MAX_PLANE_BYTES = 9 * 1024 * 1024
-RequestKey = Annotated[str, Field(min_length=8, max_length=80)]
 
 
 class NewMask(BaseModel):
-    """An empty mask to draw on."""
+    """An empty mask to draw on. `frame_count` is that of the series when it was opened."""
 
     model_config = ConfigDict(extra="forbid")
 
     label: str
     color: str | None = None
+    frame_count: int | None = None
     request_key: RequestKey
 
 
@@ -61,7 +62,7 @@ class Restoration(BaseModel):
 class PromptJson(BaseModel):
     """One of a box, points with labels, or a concept, on one frame as shown; edges in pixels."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
     frame_index: int = Field(ge=0)
     box: tuple[float, float, float, float] | None = None
@@ -100,7 +101,7 @@ class AcceptedPrompt(BaseModel):
     prompt: PromptJson
     bits_sha256: str = Field(min_length=64, max_length=64)
     label: str = "Segment"
-    mask_id: str | None = Field(default=None, max_length=24)
+    mask_id: OurId | None = None
     segment: int = 1
     base_version: int | None = None
     request_key: RequestKey
@@ -169,6 +170,7 @@ def begin(series_id: str, wanted: NewMask, actor: CurrentActor, services: Curren
         series_id,
         label=wanted.label,
         color=wanted.color,
+        frame_count=wanted.frame_count,
         request_key=wanted.request_key,
         store=services.store,
         clock=services.clock,
@@ -185,7 +187,7 @@ async def save(
     actor: CurrentActor,
     services: CurrentServices,
     base_version: Annotated[int, Query()],
-    request_key: Annotated[str, Query(min_length=8, max_length=80)],
+    request_key: Annotated[RequestKey, Query()],
 ) -> dict[str, Any]:
     """Save one edited plane, as shown, as the next version."""
     packed = bytearray()

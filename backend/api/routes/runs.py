@@ -4,11 +4,12 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query, Request, Response
 from fastapi.responses import StreamingResponse
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
 
 from backend.api.deps import CurrentActor, CurrentServices, requires
 from backend.api.events import EventHub, stream_events
+from backend.api.fields import MOST_EVENTS, OurId, RequestKey
 from backend.domain.access import Permission
 from backend.domain.trace import CorrectionGiven, Run, RunLimits
 from backend.services import runs
@@ -17,23 +18,31 @@ router = APIRouter(prefix="/api", tags=["runs"])
 
 
 class Question(BaseModel):
-    """What is asked, about which frame. `request_key` makes a retry find the run that it made before."""
+    """What is asked, about which frame. `request_key` makes a retry find the run that it made before.
+
+    `frame_count` says how many frames the series had when it was opened, so that a frame index means what was seen.
+    """
+
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
     question: str
     options: tuple[str, ...] = ()
     frame_index: int = 0
-    request_key: str = Field(min_length=8, max_length=80)
+    frame_count: int | None = None
+    request_key: RequestKey
     limits: RunLimits | None = None
 
 
 class Continuation(BaseModel):
     """From which finished event a child run goes on, and what a person says to it."""
 
-    from_sequence: int = Field(ge=1)
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
+
+    from_sequence: int = Field(ge=1, le=MOST_EVENTS)
     correction: str = Field(default="", max_length=2_000)
     box: tuple[float, float, float, float] | None = None
-    mask_version_id: str | None = Field(default=None, max_length=24)
-    request_key: str = Field(min_length=8, max_length=80)
+    mask_version_id: OurId | None = None
+    request_key: RequestKey
 
 
 def run_json(run: Run) -> dict[str, Any]:
@@ -65,6 +74,7 @@ def ask(series_id: str, question: Question, actor: CurrentActor, services: Curre
         question=question.question,
         options=question.options,
         frame_index=question.frame_index,
+        frame_count=question.frame_count,
         limits=question.limits,
         request_key=question.request_key,
         store=services.store,
@@ -91,13 +101,13 @@ async def follow(
     request: Request,
     actor: CurrentActor,
     services: CurrentServices,
-    after: Annotated[int, Query(ge=0)] = 0,
+    after: Annotated[int, Query(ge=0, le=MOST_EVENTS)] = 0,
     last_event_id: Annotated[str | None, Header()] = None,
 ) -> StreamingResponse:
     """The events of a run as they are stored; a page that reconnects names the last one it has."""
     await run_in_threadpool(runs.get_run, actor, run_id, store=services.store)
     if last_event_id is not None and last_event_id.isdecimal():
-        after = int(last_event_id)
+        after = min(int(last_event_id[:10]), MOST_EVENTS)
     hub: EventHub = request.app.state.event_hub
     stream = stream_events(
         run_id, after=after, hub=hub, read=lambda place: runs.events_of_run(run_id, after=place, store=services.store)

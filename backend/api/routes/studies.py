@@ -4,6 +4,7 @@ from dataclasses import asdict
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
+from pydantic import BaseModel, Field
 
 from backend.api.deps import CurrentActor, CurrentServices, requires
 from backend.domain.access import Permission
@@ -15,19 +16,46 @@ router = APIRouter(tags=["studies"])
 _VIEW = [requires(Permission.VIEW_STUDIES)]
 
 
+class Search(BaseModel):
+    """What is searched for, within which studies."""
+
+    q: str = Field(default="", max_length=200)
+    project_id: str | None = Field(default=None, max_length=24)
+    modality: str = Field(default="", max_length=16)
+    page: int = Field(default=1, ge=1, le=1_000_000)
+
+
 @router.get("/api/studies", dependencies=_VIEW)
 def list_studies(
     actor: CurrentActor,
     services: CurrentServices,
     project_id: Annotated[str | None, Query(max_length=24)] = None,
-    q: Annotated[str, Query(max_length=200)] = "",
     modality: Annotated[str, Query(max_length=16)] = "",
     page: Annotated[int, Query(ge=1, le=1_000_000)] = 1,
 ) -> dict[str, Any]:
     """A page of 50, newest first."""
-    found = studies.list_studies(
-        actor, store=services.store, project_id=project_id or None, text=q, modality=modality, page=page
+    return page_json(
+        studies.list_studies(actor, store=services.store, project_id=project_id or None, modality=modality, page=page)
     )
+
+
+@router.post("/api/studies/search", dependencies=_VIEW)
+def search_studies(search: Search, actor: CurrentActor, services: CurrentServices) -> dict[str, Any]:
+    """The same for words that somebody typed. They may name a patient, so they come in the body and in no address."""
+    return page_json(
+        studies.list_studies(
+            actor,
+            store=services.store,
+            project_id=search.project_id or None,
+            text=search.q,
+            modality=search.modality,
+            page=search.page,
+        )
+    )
+
+
+def page_json(found: studies.Page) -> dict[str, Any]:
+    """A page of the worklist on the wire."""
     return {
         "page": found.number,
         "pages": found.pages,
