@@ -1,6 +1,7 @@
 """What every test may ask for, and the check that the skipped tests are the expected ones."""
 
 import json
+import logging
 import os
 import secrets
 import shutil
@@ -46,6 +47,16 @@ class FakeClock:
     def advance(self, seconds: float) -> None:
         """Move it forward."""
         self.instant += timedelta(seconds=seconds)
+
+
+@pytest.fixture(autouse=True)
+def _logging_as_it_was() -> Iterator[None]:
+    """An entry point that runs inside a test sends the logs to that test's stderr, which is closed after it."""
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
 
 
 @pytest.fixture

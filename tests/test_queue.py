@@ -214,6 +214,7 @@ def test_a_message_carries_the_uploads_id_and_nothing_else(tmp_path):
     queue.wake_ingest("0123456789abcdef0123")
     with make_celery(Settings(_env_file=None, broker_url=queue.app.conf.broker_url)).connection() as broker:
         message = broker.SimpleQueue("serpens").get(timeout=5)
+        message.ack()
     assert message.payload[:2] == [["0123456789abcdef0123"], {}]
     assert message.headers["task"] == INGEST_TASK
 
@@ -225,14 +226,14 @@ def test_delivered_messages_leave_the_embedded_broker(tmp_path):
     queue.wake_ingest("delivered")
     queue.wake_ingest("waits")
     with make_celery(settings).connection() as broker:
-        broker.SimpleQueue("serpens").get(timeout=5)
+        broker.SimpleQueue("serpens").get(timeout=5).ack()
 
     assert prune_broker(settings) == 1
     with sqlite3.connect(embedded_file(settings.broker)) as connection:
         assert connection.execute("SELECT count(*) FROM kombu_message").fetchone() == (1,)
 
 
-def test_a_broker_that_is_away_fails_no_request(caplog):
+def test_a_broker_that_is_away_fails_no_request():
     queue = CeleryQueue(Settings(_env_file=None, broker_url="redis://127.0.0.1:1/0"))
     started = time.monotonic()
     queue.wake_ingest("0123456789abcdef0123")

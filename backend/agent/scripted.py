@@ -52,11 +52,12 @@ _SMALLER = 0.8
 # What the rules understand beside the structures. Any other word of a question is named in the answer, and no option
 # is chosen then: "is there a nodule in the lungs" is not answered by finding lungs.
 _WORDS = """
-a an and any are area areas at be big both bright brightness can compare compared density dense do does
+a all an and any are area areas at be big contour delineate detect display draw highlight locate mark please segment
+segmented segmentation tell with both bright brightness can compare compared density dense do does
 find found has have high hounsfield how hu i image in intensity is it its large larger left look mean measure me of
 on one or other outline patient patient's picture present right scan see seen show side sides size slice smaller
 than that the their them there these they this to value values visible what where which you your asymmetric
-asymmetry symmetric symmetrical same different equal ct x ray xray x-ray radiograph chest please much
+asymmetry symmetric symmetrical same different equal ct x ray xray x-ray radiograph chest much
 """
 _UNDERSTOOD = frozenset(_WORDS.split())
 

@@ -73,15 +73,17 @@ export function drop(entry) {
   tell();
 }
 
-/** Resolves once nothing is on its way any more: all is saved, or what is left waits for a person. */
-export async function settled() {
-  while (entries.some((entry) => entry.state === "saving")) await new Promise((resolve) => {
-    const stop = onOutbox(() => {
+/** Resolves once all is saved (true), or something is not and waits for another try or a person (false). */
+export function settled() {
+  return new Promise((resolve) => {
+    const stop = onOutbox(look);
+    function look() {
+      if (!isAllSaved() && entries.every((entry) => entry.state === "saving")) return;
       stop();
-      resolve();
-    });
+      resolve(isAllSaved());
+    }
+    look();
   });
-  return isAllSaved();
 }
 
 /** One after the other, so that of two judgements of one step the newer one is stored as the newer one. */
@@ -89,23 +91,34 @@ async function send() {
   if (isSending) return;
   isSending = true;
   let pauseMs = FIRST_PAUSE_MS;
-  for (let entry = next(); entry; entry = next()) {
-    try {
-      const feedback = await api(`/api/runs/${entry.runId}/feedback`, { method: "POST", json: entry.body });
-      stored.set(entry.runId, [...(stored.get(entry.runId) ?? []).filter((one) => one.id !== feedback.id), feedback]);
-      drop(entry);
-      pauseMs = FIRST_PAUSE_MS;
-    } catch (error) {
-      if (error.status === undefined) throw error;
-      const willPass = error.status === 0 || error.status === 408 || error.status === 429 || error.status >= 500;
-      Object.assign(entry, { state: willPass ? "waiting" : "refused", message: error.message });
-      tell();
-      if (!willPass) continue;
-      await pause(pauseMs);
-      pauseMs = Math.min(pauseMs * 2, LONGEST_PAUSE_MS);
+  try {
+    for (let entry = next(); entry; entry = next()) {
+      if (await sent(entry)) {
+        pauseMs = FIRST_PAUSE_MS;
+      } else if (entry.state === "waiting") {
+        await pause(pauseMs);
+        pauseMs = Math.min(pauseMs * 2, LONGEST_PAUSE_MS);
+      }
     }
+  } finally {
+    isSending = false;
   }
-  isSending = false;
+}
+
+async function sent(entry) {
+  const { runId, body } = entry;
+  try {
+    const feedback = await api(`/api/runs/${runId}/feedback`, { method: "POST", json: body });
+    stored.set(runId, [...(stored.get(runId) ?? []).filter((one) => one.id !== feedback.id), feedback]);
+    drop(entry);
+    return true;
+  } catch (error) {
+    if (error.status === undefined) throw error;
+    const willPass = error.status === 0 || error.status === 408 || error.status === 429 || error.status >= 500;
+    Object.assign(entry, { state: willPass ? "waiting" : "refused", message: error.message });
+    tell();
+    return false;
+  }
 }
 
 function next() {
