@@ -14,7 +14,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import httpx
+
 from backend.domain.errors import Misconfigured, PlatformError
+from backend.domain.segmenter import SegmenterUnavailable
 from backend.settings import GIB, Settings
 
 LEAST_FREE_BYTES = 2 * GIB
@@ -199,12 +202,39 @@ def _bundle(_settings: Settings) -> Finding:
     return Finding("bundle", OK, "built", f"{size / 2**20:.1f} MiB; Node is needed to build it and not to run")
 
 
-def _policy(_settings: Settings) -> Finding:
-    return Finding("policy", ABSENT, "none", "none in this version")
+def _policy(settings: Settings) -> Finding:
+    if settings.policy_url is None:
+        return Finding("policy", OK, "ScriptedPolicy", "demonstration policy: rules, not a model")
+    body = settings.policy_model or "no model named"
+    mend = "start the server, or mend SERPENS_POLICY_URL, SERPENS_POLICY_MODEL and SERPENS_POLICY_API_KEY"
+    key = settings.policy_api_key.get_secret_value()
+    try:
+        answer = httpx.get(
+            f"{settings.policy_url.rstrip('/')}/models",
+            headers={"Authorization": f"Bearer {key}"} if key else {},
+            timeout=PROBE_TIMEOUT_S,
+        )
+        served = [model["id"] for model in answer.raise_for_status().json()["data"]]
+    except (httpx.HTTPError, httpx.InvalidURL, ValueError, KeyError, TypeError) as error:
+        return Finding("policy", PROBLEM, body, f"its server does not answer ({type(error).__name__})", mend)
+    if settings.policy_model not in served:
+        return Finding("policy", PROBLEM, body, f"its server serves {len(served)} models and not this one", mend)
+    return Finding("policy", OK, body, "served over the OpenAI protocol")
 
 
-def _segmenter(_settings: Settings) -> Finding:
-    return Finding("segmenter", ABSENT, "none", "none in this version")
+def _segmenter(settings: Settings) -> Finding:
+    if settings.segmenter_token is None and not settings.segmenter_secret_path.exists():
+        return Finding("segmenter", ABSENT, "none", "not started yet")
+    from backend.agent.segmenter_client import HttpSegmenter
+
+    try:
+        with HttpSegmenter(settings.segmenter, settings.segmenter_secret(), timeout_s=PROBE_TIMEOUT_S) as segmenter:
+            bodies = segmenter.bodies()
+    except PlatformError as error:
+        if settings.segmenter_url is None and isinstance(error, SegmenterUnavailable):
+            return Finding("segmenter", ABSENT, "none", "not running now")
+        return Finding("segmenter", PROBLEM, "none", error.code, "check SERPENS_SEGMENTER_URL and _TOKEN")
+    return Finding("segmenter", OK, ", ".join(f"{body.name} {body.version}" for body in bodies))
 
 
 def _trainer(_settings: Settings) -> Finding:

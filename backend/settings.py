@@ -91,7 +91,12 @@ class Settings(BaseSettings):
         """The token of every call to the segmenter: the one that is set, else the one in `home`, made on first use."""
         if self.segmenter_token is not None:
             return self.segmenter_token.get_secret_value()
-        return _kept_secret(self.home / "segmenter.token")
+        return _kept_secret(self.segmenter_secret_path)
+
+    @property
+    def segmenter_secret_path(self) -> Path:
+        """Where the token lies that was made on first use."""
+        return self.home / "segmenter.token"
 
 
 def _kept_secret(path: Path) -> str:

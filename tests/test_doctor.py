@@ -5,6 +5,7 @@ import re
 import sys
 
 import pytest
+from pydantic import SecretStr
 
 from backend import cli, doctor
 from backend.settings import Settings
@@ -70,8 +71,22 @@ def test_redis_that_answers_is_in_use(settings, redis_url):
 
 def test_what_this_version_does_not_have_is_said_to_be_absent(settings):
     report = findings(settings)
-    for name in ("policy", "segmenter", "trainer"):
+    for name in ("segmenter", "trainer"):
         assert (report[name]["state"], report[name]["body"]) == ("absent", "none")
+
+
+def test_the_demonstration_policy_says_what_it_is(settings):
+    policy = findings(settings)["policy"]
+    assert (policy["state"], policy["body"]) == ("ok", "ScriptedPolicy")
+    assert policy["detail"] == "demonstration policy: rules, not a model"
+
+
+def test_a_model_server_that_does_not_answer_is_a_problem_told_without_its_key(settings):
+    served = {"policy_url": "http://127.0.0.1:1/v1", "policy_model": "m", "policy_api_key": SecretStr("geheim")}
+    policy = findings(settings.model_copy(update=served))["policy"]
+    assert (policy["state"], policy["body"]) == ("problem", "m")
+    assert "SERPENS_POLICY_URL" in policy["mend"]
+    assert "geheim" not in json.dumps(policy)
 
 
 def test_the_torch_build_is_told_without_importing_torch(settings):

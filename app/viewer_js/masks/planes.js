@@ -71,6 +71,11 @@ export class Planes {
     return this.#keep(mask, number, frame, new Plane(this.#size.columns, this.#size.rows, packed));
   }
 
+  /** A plane that holds an edit which is not stored yet. */
+  adopt(mask, number, frame, plane) {
+    return this.#keep(mask, number, frame, plane);
+  }
+
   /** Forget what is kept of a mask: it has another version now. */
   drop(mask) {
     mask.epoch += 1;

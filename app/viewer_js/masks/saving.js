@@ -30,7 +30,8 @@ export class SaveLine {
   /**
    * @param {import("./model.js").Mask} mask
    * @param {{savePlane: Function}} wire
-   * @param {{saved: (mask: object, version: object) => void, changed: () => void}} on
+   * @param {{saved: (mask: object, version: object, isWhole: boolean) => void, changed: () => void}} on  `isWhole`: the
+   *     planes may differ from those that are kept.
    */
   constructor(mask, wire, on) {
     this.mask = mask;
@@ -87,13 +88,14 @@ export class SaveLine {
    * Make a change of another kind, after what is edited.
    *
    * @param {(base: {base_version: number, request_key: string}) => Promise<object>} send  Gives the new version.
-   * @param {{isKept?: boolean}} [options]  Kept in the line and tried again where the server cannot be reached.
+   * @param {{isKept?: boolean, isWhole?: boolean}} [options]  Kept in the line and tried again where the server cannot
+   *     be reached; `isWhole` where the version's planes are not those that are kept here.
    * @returns {Promise<object>} The new version.
    */
-  change(send, { isKept = false } = {}) {
+  change(send, { isKept = false, isWhole = false } = {}) {
     this.flush();
     if (this.mask.isConflicted) return Promise.reject(new Error(CONFLICTED));
-    return new Promise((resolve, reject) => this.#add({ send, resolve, reject, isKept }));
+    return new Promise((resolve, reject) => this.#add({ send, resolve, reject, isKept, isWhole }));
   }
 
   /** Try again now. */
@@ -147,7 +149,7 @@ export class SaveLine {
           if (this.#sending !== job) break;
           this.problem = null;
           this.#sending = null;
-          this.#on.saved(this.mask, version);
+          this.#on.saved(this.mask, version, job.isWhole ?? false);
           job.resolve?.(version);
         } catch (error) {
           if (this.#sending !== job) break;

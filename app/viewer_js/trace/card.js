@@ -145,7 +145,9 @@ export class Card {
 
   showPicture() {
     const picture = this.panel.pictureOf(this.step);
-    this.picture.hidden = !this.step.called;
+    const { called, result } = this.step;
+    // Room is kept for a picture that may come with the result.
+    this.picture.hidden = !called || (!picture && (result !== null || called.payload.tool === "measure"));
     if (!picture || picture.index === this.drawn.picture) return;
     this.drawn.picture = picture.index;
     this.picture.setAttribute("aria-label", `Picture ${picture.index}, enlarge`);

@@ -54,6 +54,11 @@ export class TraceVerdict {
     return Object.fromEntries(chosen.map((select) => [select.dataset.mark, Number(select.value)]));
   }
 
+  /** Marks that wait for a verdict. */
+  get hasUnsavedMarks() {
+    return !this.judge.current && Object.keys(this.marks()).length > 0;
+  }
+
   toggleMarks() {
     this.marksSlot.hidden = !this.marksSlot.hidden;
     this.marksButton.setAttribute("aria-expanded", String(!this.marksSlot.hidden));
