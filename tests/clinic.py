@@ -1,10 +1,16 @@
 """A stored CT, people and the services around it, for the tests of runs, masks and judgements."""
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
+
+import uvicorn
+from fastapi import FastAPI
 
 from backend.agent.policy import Policy
 from backend.domain.access import Actor
@@ -26,6 +32,7 @@ from tests.fakes import BoxSegmenter
 from tests.fakes_agent import SayPolicy
 from tests.ingest_files import ct_series
 from tests.people import RecordingQueue
+from tests.services import free_port
 
 T = TypeVar("T")
 
@@ -169,3 +176,50 @@ def at_once(*actions: Callable[[], T]) -> list[T | Exception]:
 def of_kind(events: Iterable[Event], kind: str) -> list[Event]:
     """The events of one kind."""
     return [event for event in events if event.payload.kind == kind]
+
+
+@contextmanager
+def served(app: FastAPI) -> Iterator[str]:
+    """An application on a free port of this machine, answering real HTTP; gives its address."""
+    port = free_port()
+    config = uvicorn.Config(
+        app, host="127.0.0.1", port=port, log_config=None, access_log=False, timeout_graceful_shutdown=1
+    )
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, name="served", daemon=True)
+    thread.start()
+    deadline = time.monotonic() + 30
+    while not server.started:
+        assert thread.is_alive(), "the server did not start"
+        assert time.monotonic() < deadline, "the server did not start in time"
+        time.sleep(0.02)
+    try:
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        server.should_exit = True
+        thread.join(15)
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """One server-sent event; a comment has the name ":"."""
+
+    name: str
+    data: str
+    id: int | None = None
+
+
+def read_stream(lines: Iterable[str]) -> Iterator[Sent]:
+    """Server-sent events of an answer's lines, as the standard reads them."""
+    fields: dict[str, str] = {}
+    for line in lines:
+        if line.startswith(":"):
+            yield Sent(":", line[1:].strip())
+        elif line:
+            name, _, value = line.partition(":")
+            fields[name] = value.removeprefix(" ")
+        elif fields:
+            if "data" in fields:
+                number = fields.get("id")
+                yield Sent(fields.get("event", "message"), fields["data"], None if number is None else int(number))
+            fields = {}

@@ -16,7 +16,8 @@ from tests.viewer_page import build_bundle
 OpenPage = Callable[..., Watched]
 Shoot = Callable[[Watched, str], Path]
 
-README_PICTURE = ROOT / "docs" / "pictures" / "case-page.png"
+# Pictures of the documents, and the screenshots that they are.
+DOCUMENTS = {"case-ct-1600x920": "case-page.png", "trace-judged-1600x920": "trace.png"}
 
 
 @pytest.fixture(scope="module")
@@ -50,9 +51,10 @@ def shoot(tmp_path: Path) -> Shoot:
     def shoot_page(watched: Watched, name: str) -> Path:
         path = folder / f"{name}.png"
         watched.page.screenshot(path=path)
-        if wanted and name == "case-ct-1600x920":
-            README_PICTURE.parent.mkdir(parents=True, exist_ok=True)
-            README_PICTURE.write_bytes(path.read_bytes())
+        if wanted and name in DOCUMENTS:
+            picture = ROOT / "docs" / "pictures" / DOCUMENTS[name]
+            picture.parent.mkdir(parents=True, exist_ok=True)
+            picture.write_bytes(path.read_bytes())
         return path
 
     folder.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""The real product for the browser tests: API, pages and database in this process, the worker as a thread.
+"""The real product for the browser tests: API, pages and database in this process, worker and runner as threads.
 
 `open_product` starts it with a home of its own and the people of demo mode. `Watched` is a page in Chromium whose
 console, requests and answers are written down, for every test that says they were clean.
@@ -20,8 +20,12 @@ import uvicorn
 from fastapi import FastAPI
 from playwright.sync_api import Browser, Page
 
+from annotation.segmenters.embedded import EmbeddedSegmenter
 from app.main import create_web
+from backend.agent.policy import Policy
+from backend.domain.segmenter import Segmenter
 from backend.main import create_app
+from backend.runner import Runner
 from backend.services.accounts import SAMPLE_PEOPLE, ensure_demo_people
 from backend.services.context import Services
 from backend.services.ingest import ingest
@@ -106,13 +110,20 @@ class Product:
 
 
 @contextmanager
-def open_product(home: Path) -> Iterator[Product]:
-    """Start the product on a free port and stop it at the end."""
+def open_product(
+    home: Path, *, segmenter: Segmenter | None = None, policy: Policy | None = None, threads: int = 2
+) -> Iterator[Product]:
+    """Start the product on a free port and stop it at the end.
+
+    Args:
+        segmenter: Who outlines; the embedded bodies in this process where None.
+        policy: Who answers runs; where None there is no runner and a run waits.
+    """
     port = free_port()
     home.mkdir(parents=True, exist_ok=True)
     settings = Settings(_env_file=None, home=home, port=port, demo=True, login_attempts=50)
     queue = ThreadQueue()
-    api = create_app(settings, queue=queue)
+    api = create_app(settings, queue=queue, segmenter=segmenter or EmbeddedSegmenter())
     services: Services = api.state.services
     queue.services = services
     Base.metadata.create_all(services.store.engine)
@@ -129,9 +140,16 @@ def open_product(home: Path) -> Iterator[Product]:
         assert thread.is_alive(), "the product did not start"
         assert time.monotonic() < deadline, "the product did not start in time"
         time.sleep(0.02)
+    runner = None if policy is None else Runner(services, policy, threads=threads)
+    running = threading.Thread(target=runner.serve, name="runner", daemon=True) if runner else None
+    if running:
+        running.start()
     try:
         yield Product(f"http://127.0.0.1:{port}", app, project_id)
     finally:
+        if runner and running:
+            runner.stop()
+            running.join(15)
         server.should_exit = True
         thread.join(15)
         queue.close()
@@ -182,9 +200,13 @@ class Watched:
 
 
 @contextmanager
-def open_page(browser: Browser, product: Product, *, width: int = 1600, height: int = 920) -> Iterator[Watched]:
-    """A page in a browser of its own: no cookie, no storage of another test."""
-    context = browser.new_context(viewport={"width": width, "height": height}, accept_downloads=False)
+def open_page(
+    browser: Browser, product: Product, *, width: int = 1600, height: int = 920, ratio: float = 1
+) -> Iterator[Watched]:
+    """A page in a browser of its own: no cookie, no storage of another test. `ratio`: device pixels per CSS pixel."""
+    context = browser.new_context(
+        viewport={"width": width, "height": height}, device_scale_factor=ratio, accept_downloads=False
+    )
     context.set_default_timeout(TIMEOUT_MS)
     watched = Watched(context.new_page(), product)
     page = watched.page

@@ -1,5 +1,6 @@
 """Pictures for models: the same greys as the viewer's, every crop exactly where it was asked for."""
 
+import io
 from dataclasses import replace
 from fractions import Fraction
 
@@ -61,8 +62,6 @@ def test_a_whole_frame_at_its_own_size_is_what_the_viewer_draws(clinic: Clinic) 
     png = series.picture(
         clinic.actor, one.id, 0, store=clinic.store, blobs=clinic.services.blobs, settings=clinic.services.settings
     )
-    import io
-
     assert np.array_equal(drawn, np.asarray(Image.open(io.BytesIO(png))))
 
 
@@ -131,7 +130,8 @@ def test_a_segmenter_sees_colour_without_values_and_a_nifti_as_it_is_shown(clini
     colour = np.zeros((4, 5, 3), np.uint8)
     colour[1, 2] = (200, 100, 50)
     (one,) = clinic.take_in({"c.png": make_picture(colour)})
-    seen = pictures.canonical_picture(*_first(opened(clinic, one)))
+    found, frames = opened(clinic, one)
+    seen = pictures.canonical_picture(found, 0, frames=frames)
     assert (seen.values, seen.pixels[1, 2].tolist(), seen.spacing_row_column_mm) == (None, [200, 100, 50], None)
     voxels = np.zeros((2, 3, 4), np.int16)
     voxels[1, 0, 3] = 500
@@ -142,10 +142,6 @@ def test_a_segmenter_sees_colour_without_values_and_a_nifti_as_it_is_shown(clini
     assert seen.values is not None
     assert np.array_equal(seen.values, frames.shown(found, at))
     assert seen.pixels[seen.values > 0].tolist() == [255]
-
-
-def _first(pair: tuple[OpenedSeries, Frames]) -> tuple[OpenedSeries, int, Frames]:
-    return pair[0], 0, pair[1]
 
 
 def test_a_tools_mask_comes_back_as_it_was_lifted_and_twice_is_once(clinic: Clinic) -> None:

@@ -22,7 +22,7 @@ from tests import services
 # Notes its process id and waits. `END` is the child's half of ending with the supervisor.
 WAIT = "import os, sys, time; open(sys.argv[1], 'a').write(f'{os.getpid()}\\n'); {end}; time.sleep(600)"
 END = "from backend.supervisor import end_with_parent; end_with_parent()"
-END_WITHOUT_KERNEL = f"sys.platform = 'other'; {END}"
+END_WITHOUT_KERNEL = f"import backend.supervisor; sys.platform = 'other'; {END}"
 # Ignores SIGTERM and leaves a grandchild in its group.
 STUBBORN = """
 import os, signal, subprocess, sys, time

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable
 import orjson
 from starlette.concurrency import run_in_threadpool
 
-from backend.domain.trace import Event, Run, RunState
+from backend.domain.trace import Event
 from backend.store.notify import News, Notifier
 
 POLL_S = 0.25
@@ -71,24 +71,24 @@ def encode_preview(text: str) -> bytes:
 
 
 async def stream_events(
-    run_id: str, *, after: int, hub: EventHub, read: Callable[[int], tuple[Run, list[Event]]]
+    run_id: str, *, after: int, hub: EventHub, read: Callable[[int], tuple[list[Event], bool]]
 ) -> AsyncIterator[bytes]:
     """Stream a run from behind one place until it stopped.
 
     Args:
         after: The last sequence that the page has; 0 for all.
-        read: The run and its events behind a place, from the database.
+        read: The events behind a place, from the database, and whether they are the run's last.
     """
     queue = hub.subscribe(run_id)
     quiet_s = 0.0
     try:
         yield b"retry: 1000\n\n"
         while True:
-            run, events = await run_in_threadpool(read, after)
+            events, is_over = await run_in_threadpool(read, after)
             for event in events:
                 yield encode_event(event)
                 after = event.sequence
-            if run.state is RunState.STOPPED and after >= run.event_count:
+            if is_over:
                 yield b"event: end\ndata: {}\n\n"
                 return
             quiet_s = 0.0 if events else quiet_s + POLL_S

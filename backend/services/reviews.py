@@ -10,7 +10,6 @@ from backend.domain.errors import Conflict, InvalidRequest, NotFound
 from backend.domain.feedback import Feedback, TargetKind, Verdict
 from backend.domain.trace import (
     AnswerGiven,
-    Event,
     ModelSpoke,
     Run,
     RunState,
@@ -22,6 +21,8 @@ from backend.services.context import Clock
 from backend.store.repository import Store, Transaction
 
 log = structlog.get_logger(__name__)
+
+_RESULTS = {ToolReturned.__name__, ToolFailed.__name__}
 
 
 class NotJudgeable(Conflict):
@@ -117,23 +118,22 @@ def _require_judgeable(run: Run, feedback: Feedback, tx: Transaction) -> None:
         raise InvalidRequest(f"run {run.id} has the options {', '.join(_letters(run)) or 'none'}")
     if feedback.sequence is None:
         return
-    judged = tx.runs.event(run.id, feedback.sequence)
-    if judged is None:
+    kind = tx.runs.kind(run.id, feedback.sequence)
+    if kind is None:
         raise NotJudgeable(f"run {run.id} has no event {feedback.sequence} yet")
-    _require_finished(run, judged, feedback.target, tx)
+    _require_finished(run, feedback.sequence, kind, feedback.target, tx)
 
 
 def _letters(run: Run) -> tuple[str, ...]:
     return tuple(chr(ord("A") + place) for place in range(len(run.options)))
 
 
-def _require_finished(run: Run, judged: Event, target: TargetKind, tx: Transaction) -> None:
+def _require_finished(run: Run, sequence: int, kind: str, target: TargetKind, tx: Transaction) -> None:
     if target is TargetKind.ANSWER:
-        if not isinstance(judged.payload, AnswerGiven):
-            raise InvalidRequest(f"event {judged.sequence} of run {run.id} is no answer")
-    elif isinstance(judged.payload, ToolCalled):
-        results = tx.runs.children(run.id, judged.sequence)
-        if not any(isinstance(event.payload, ToolReturned | ToolFailed) for event in results):
-            raise NotJudgeable(f"step {judged.sequence} of run {run.id} has no result yet")
-    elif not isinstance(judged.payload, ModelSpoke):
-        raise InvalidRequest(f"event {judged.sequence} of run {run.id} is no step of the model")
+        if kind != AnswerGiven.__name__:
+            raise InvalidRequest(f"event {sequence} of run {run.id} is no answer")
+    elif kind == ToolCalled.__name__:
+        if not _RESULTS & set(tx.runs.kinds_of_answers(run.id, sequence)):
+            raise NotJudgeable(f"step {sequence} of run {run.id} has no result yet")
+    elif kind != ModelSpoke.__name__:
+        raise InvalidRequest(f"event {sequence} of run {run.id} is no step of the model")

@@ -125,9 +125,17 @@ def runs_of_series(actor: Actor, series_id: str, *, store: Store) -> list[Run]:
 
 
 def events_of_run(run_id: str, *, after: int, store: Store) -> tuple[Run, list[Event]]:
-    """A run and its events behind one place. Membership was checked when the stream was opened."""
+    """A run and its events behind one place, for who was seen to be a member or is the system itself."""
     with store.transaction(read_only=True) as tx:
         return tx.runs.get(run_id), tx.runs.events(run_id, after=after)
+
+
+def news_of_run(run_id: str, *, after: int, store: Store) -> tuple[list[Event], bool]:
+    """The events behind one place, and whether they are the last. Membership was checked when the stream was opened."""
+    with store.transaction(read_only=True) as tx:
+        stored, has_stopped = tx.runs.progress(run_id)
+        events = tx.runs.events(run_id, after=after) if stored > after else []
+    return events, has_stopped and (events[-1].sequence if events else after) >= stored
 
 
 def picture_of_run(actor: Actor, run_id: str, index: int, *, store: Store, blobs: Blobs) -> bytes:

@@ -3,17 +3,24 @@
 from dataclasses import asdict
 from typing import Any
 
-from sqlalchemy import select
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy import Row, bindparam, select
 from sqlalchemy.orm import Session
 
+from backend.domain.errors import Conflict
 from backend.domain.feedback import Feedback, TargetKind, Verdict
+from backend.store.sql import insert_new
 from backend.store.tables import FeedbackRow
 
 _CORRECTIONS = ("corrected_text", "corrected_choice", "corrected_box", "corrected_mask_version_id")
 
 
-def _feedback(row: FeedbackRow) -> Feedback:
+# Run for every judgement, so built once.
+_BY_REQUEST = select(*FeedbackRow.__table__.columns).where(
+    FeedbackRow.user_id == bindparam("of"), FeedbackRow.request_key == bindparam("key")
+)
+
+
+def _feedback(row: FeedbackRow | Row[Any]) -> Feedback:
     correction: dict[str, Any] = dict(row.correction)
     if correction.get("corrected_box") is not None:
         correction["corrected_box"] = tuple(correction["corrected_box"])
@@ -43,26 +50,17 @@ class Reviews:
     def add(self, feedback: Feedback, *, project_id: str) -> Feedback:
         """Store a judgement, or find the one that the same request stored before (casebook C61)."""
         values = asdict(feedback)
-        row = FeedbackRow(
-            project_id=project_id,
-            correction={name: values.pop(name) for name in _CORRECTIONS},
-            **values,
-        )
-        try:
-            with self._session.begin_nested():
-                self._session.add(row)
-        except IntegrityError:
-            stored = self.by_request(feedback.user_id, feedback.request_key)
-            if stored is None:
-                raise
-            return stored
-        return feedback
+        correction = {name: values.pop(name) for name in _CORRECTIONS}
+        row = {**values, "project_id": project_id, "correction": correction}
+        insert_new(self._session, FeedbackRow, [row])
+        stored = self.by_request(feedback.user_id, feedback.request_key)
+        if stored is None:
+            raise Conflict(f"judgement {feedback.id} was not stored, and no other under its request key")
+        return stored
 
     def by_request(self, user_id: str, request_key: str) -> Feedback | None:
         """The judgement that this request stored before."""
-        row = self._session.scalar(
-            select(FeedbackRow).where(FeedbackRow.user_id == user_id, FeedbackRow.request_key == request_key)
-        )
+        row = self._session.execute(_BY_REQUEST, {"of": user_id, "key": request_key}).one_or_none()
         return _feedback(row) if row else None
 
     def of_run(self, run_id: str, *, user_id: str | None = None) -> list[Feedback]:

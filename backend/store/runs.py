@@ -2,14 +2,18 @@
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from typing import Any
 
-from sqlalchemy import ColumnElement, and_, or_, select, update
+from sqlalchemy import ColumnElement, Row, and_, bindparam, or_, select, update
 from sqlalchemy.orm import Session
 
 from backend.domain.errors import Conflict, NotFound
 from backend.domain.trace import CorrectionGiven, Event, Payload, Run, RunLimits, RunState, RunStopped, StopReason
 from backend.store.sql import insert_new
 from backend.store.tables import EventRow, RunRow
+
+# Read for every judgement: the columns and not a mapped row, and the statement is built once.
+_BY_ID = select(*RunRow.__table__.columns).where(RunRow.id == bindparam("run_id"))
 
 
 class LeaseLost(Conflict):
@@ -18,7 +22,7 @@ class LeaseLost(Conflict):
     code = "lease_lost"
 
 
-def _run(row: RunRow) -> Run:
+def _run(row: RunRow | Row[Any]) -> Run:
     return Run(
         id=row.id,
         series_id=row.series_id,
@@ -90,7 +94,7 @@ class Runs:
 
     def get(self, run_id: str) -> Run:
         """One run. Raises `NotFound`."""
-        row = self._session.get(RunRow, run_id, populate_existing=True)
+        row = self._session.execute(_BY_ID, {"run_id": run_id}).one_or_none()
         if row is None:
             raise NotFound(f"no run {run_id}")
         return _run(row)
@@ -109,17 +113,32 @@ class Runs:
         )
         return [_event(row) for row in rows]
 
+    def progress(self, run_id: str) -> tuple[int, bool]:
+        """How many events are stored, and whether the run has stopped: what a stream asks several times a second."""
+        row = self._session.execute(select(RunRow.last_sequence, RunRow.state).where(RunRow.id == run_id)).one_or_none()
+        if row is None:
+            raise NotFound(f"no run {run_id}")
+        return row[0], row[1] == RunState.STOPPED
+
     def event(self, run_id: str, sequence: int) -> Event | None:
         """One event, None where the run has not got there."""
         row = self._session.get(EventRow, (run_id, sequence))
         return None if row is None else _event(row)
 
-    def children(self, run_id: str, sequence: int) -> list[Event]:
-        """The events that answer one event, in order."""
-        rows = self._session.scalars(
-            select(EventRow).where(EventRow.run_id == run_id, EventRow.parent == sequence).order_by(EventRow.sequence)
+    def kind(self, run_id: str, sequence: int) -> str | None:
+        """The kind of one event, None where the run has not got there."""
+        return self._session.scalar(
+            select(EventRow.payload["kind"].as_string()).where(EventRow.run_id == run_id, EventRow.sequence == sequence)
         )
-        return [_event(row) for row in rows]
+
+    def kinds_of_answers(self, run_id: str, sequence: int) -> list[str]:
+        """The kinds of the events that answer one event, in order."""
+        rows = self._session.scalars(
+            select(EventRow.payload["kind"].as_string())
+            .where(EventRow.run_id == run_id, EventRow.parent == sequence)
+            .order_by(EventRow.sequence)
+        )
+        return list(rows)
 
     def any_to_claim(self, now: datetime) -> bool:
         """Whether `claim` would find a run; a read alone, for whoever looks many times a second."""

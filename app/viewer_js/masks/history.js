@@ -51,6 +51,12 @@ export class History {
     this.#undone = this.#undone.filter((deed) => deed.mask !== mask);
   }
 
+  /** A deed that did not come about. */
+  remove(deed) {
+    this.#done = this.#done.filter((one) => one !== deed);
+    this.#undone = this.#undone.filter((one) => one !== deed);
+  }
+
   clear() {
     this.#done = [];
     this.#undone = [];

@@ -1,4 +1,4 @@
-// The case page: series on the left, the viewer, what is known of the study, room for the trace on the right.
+// The case page: series on the left, the viewer, what is known of the study, the trace on the right.
 
 import { fetchJson, loadSession } from "./api.js";
 import { button, el, fact, fill, icon } from "./dom.js";
@@ -6,6 +6,8 @@ import { showStudyInHeader } from "./header.js";
 import { takeHint } from "./opening.js";
 import { current, onRoute } from "./router.js";
 import { count, dicomDate, localTime, personName, seriesLabel, studyTitle } from "./words.js";
+import { MaskWorkspace } from "../masks/index.js";
+import { TRACE_KEYS, makeTrace } from "../trace/index.js";
 
 const VIEWER = "/assets/viewer/viewer.js";
 const SPEED_WINDOW_MS = 1000;
@@ -25,7 +27,7 @@ function loadViewer() {
 
 export async function mountCase(root) {
   const session = await loadSession();
-  const page = new CasePage(root, session.projects);
+  const page = new CasePage(root, session);
   onRoute((route) => (route.view === "case" ? page.open(route.id) : page.close()));
   if (current().view === "case") return;
   // After the first view has its data; then the next click waits for nothing.
@@ -33,11 +35,14 @@ export async function mountCase(root) {
 }
 
 class CasePage {
-  constructor(root) {
+  constructor(root, session) {
     this.strip = el("nav", { class: "sp-strip", "aria-label": "Series" });
     this.stage = el("div", { class: "sp-stage" });
     this.notice = el("div", { class: "sp-stage-notice", hidden: true, role: "alert" });
-    this.facts = el("aside", { class: "sp-facts", "aria-label": "Study" });
+    this.mayEdit = session.permissions.includes("judge");
+    this.segments = el("div");
+    this.facts = el("section", { class: "sp-facts", "aria-label": "Study" });
+    this.masks = null;
     this.status = el("footer", { class: "sp-status" });
     this.study = null;
     this.seriesId = null;
@@ -45,13 +50,19 @@ class CasePage {
     this.making = null;
     this.loaded = { loaded: 0, total: 0 };
     this.drawn = [];
-    fill(root, this.strip, el("section", { class: "sp-stage-holder" }, this.stage, this.notice), this.facts, tracePanel(), this.status);
+    this.trace = makeTrace(session, { state: () => this.viewer?.state() ?? null, toggleHelp: () => this.viewer?.toggleHelp() });
+    fill(root, this.strip, el("section", { class: "sp-stage-holder" }, this.stage, this.notice), el("aside", { class: "sp-side" }, this.segments, this.facts), this.trace.root, this.status);
     this.showStatus();
   }
 
   makeViewer() {
     this.making ??= loadViewer().then((module) => {
       this.viewer = module.createViewer(this.stage, { fetchJson, onEvent: (kind, detail) => this.onViewer(kind, detail) });
+      this.masks = new MaskWorkspace(this.viewer, { mayEdit: this.mayEdit });
+      fill(this.segments, this.masks.column.element);
+      // For tests and for the console, as the viewer's own.
+      this.stage.serpensMasks = this.masks;
+      this.viewer.addHelp("Trace", TRACE_KEYS);
       return this.viewer;
     });
     return this.making;
@@ -98,6 +109,7 @@ class CasePage {
     this.drawn = [];
     this.notice.hidden = true;
     this.mark();
+    this.trace.open({ studyId: this.opening, seriesId });
     try {
       const viewer = await this.makeViewer();
       if (this.seriesId === seriesId) await viewer.open(seriesId);
@@ -112,6 +124,8 @@ class CasePage {
     this.study = null;
     this.seriesId = null;
     this.viewer?.close();
+    this.masks?.close();
+    this.trace.close();
     fill(this.strip);
     fill(this.facts);
     this.notice.hidden = true;
@@ -122,6 +136,8 @@ class CasePage {
     if (kind === "frame" || kind === "window") this.countDrawn();
     if (kind === "error" && detail.index === null) this.showProblem(detail);
     if (kind === "opened" || kind === "first-image") this.showFacts();
+    if (kind === "first-image" || kind === "error") this.trace.start();
+    this.masks?.onViewer(kind);
     if (kind !== "cursor") this.showStatus();
   }
 
@@ -200,6 +216,7 @@ class CasePage {
     const { loaded, total } = this.loaded;
     fill(
       this.status,
+      this.masks?.status.element,
       el("span", {}, total ? `frames ${loaded} / ${total}` : "no frames yet"),
       state?.renderMode && el("span", {}, `${state.renderMode === "cpu" ? "CPU" : "WebGL"} rendering${this.framesPerSecond ? ` · ${this.framesPerSecond} fps` : ""}`),
       el("span", { class: "sp-grow" }),
@@ -224,19 +241,4 @@ class CasePage {
     if (this.study && seriesId) this.show(seriesId);
     else this.open(studyId);
   }
-}
-
-function tracePanel() {
-  return el(
-    "section",
-    { class: "sp-trace", "aria-label": "Trace" },
-    el("div", { class: "sp-trace-head" }, el("p", {}, "Trace"), el("small", {}, "what a model does with this study, step by step")),
-    el(
-      "div",
-      { class: "sp-trace-body" },
-      el("b", {}, "Asking a model comes with the next version"),
-      el("p", {}, "Then this column streams its steps, shows each outline on the images, and lets you accept, reject or correct them."),
-      el("p", {}, "In this version no model is called: what you see are the stored images and nothing else."),
-    ),
-  );
 }

@@ -7,7 +7,7 @@ import { editor } from "./editor.js";
 import { Judge } from "./judge.js";
 import { continuesFrom, eventsOf, secondsOf, targetOf, thoughtOf } from "./steps.js";
 import { VisibleTime } from "./visible_time.js";
-import { area, callTitle, seconds } from "./words.js";
+import { area, callTitle, seconds, spaced } from "./words.js";
 
 const TITLES = {
   spoke: "Thought",
@@ -20,11 +20,11 @@ const SHORT_FACTS = 150;
 export class Card {
   /**
    * @param {import("./steps.js").Step} step
-   * @param {object} panel  What the card may ask of the panel that it lies in.
+   * @param {import("./run_view.js").RunView} view  The run that it lies in.
    * @param {{mayJudge: boolean, mayAsk: boolean, isParent: boolean}} rights  `isParent`: of the run that this goes on from.
    */
-  constructor(step, panel, rights) {
-    Object.assign(this, { step, panel, rights, drawn: {} });
+  constructor(step, view, rights) {
+    Object.assign(this, { step, view, rights, drawn: {} });
     this.title = el("b", { class: "sp-step-title" });
     this.badge = el("span", { class: "sp-badge", hidden: true, title: "This body is made of rules; no trained model answered" }, "demonstration");
     this.cite = el("span", { class: "sp-step-cite", title: "How answers cite this step" });
@@ -32,7 +32,7 @@ export class Card {
     this.head = el("div", { class: "sp-step-head" }, el("span", { class: "sp-step-number" }, String(step.number)), this.title, this.badge, el("span", { class: "sp-grow" }), this.cite, this.time);
     this.thought = el("div", { class: "sp-thought", hidden: true });
     this.main = el("div", { class: "sp-step-main", hidden: true });
-    this.picture = el("button", { type: "button", class: "sp-picture", hidden: true, on: { click: (event) => (event.stopPropagation(), panel.enlarge(this.step)) } });
+    this.picture = el("button", { type: "button", class: "sp-picture", hidden: true, on: { click: (event) => (event.stopPropagation(), view.enlarge(this.step)) } });
     this.call = el("code", { class: "sp-call" });
     this.facts = el("div", { class: "sp-step-facts" });
     this.chips = el("div", { class: "sp-masks" });
@@ -69,7 +69,7 @@ export class Card {
     if (target.closest("button, a, textarea, select, .sp-raw, .sp-editor")) return;
     // Marking words with the mouse is no click on the step.
     if (!getSelection().isCollapsed && this.element.contains(getSelection().anchorNode)) return;
-    this.panel.select(this.step.key, { jump: true });
+    this.view.select(this.step.key, { jump: true });
   }
 
   makeFoot() {
@@ -78,7 +78,7 @@ export class Card {
     this.judge = mayJudge && !isParent && new Judge({ runId: this.step.runId, target: () => targetOf(this.step), seconds: spend, correct: (judge) => this.correct(judge), what: this.id });
     this.thoughtJudge =
       mayJudge && !isParent && this.step.spoke && new Judge({ runId: this.step.runId, target: () => thoughtOf(this.step), seconds: spend, correct: (judge) => this.correctThought(judge), isSmall: true, what: `the thought of ${this.id}` });
-    this.goOn = mayAsk && !isParent && button("Continue from here", () => this.openContinue(), { kind: "sp-j sp-j-quiet", hidden: true });
+    this.goOn = mayAsk && !isParent && button("Continue", () => this.openContinue(), { kind: "sp-j sp-j-quiet", hidden: true, title: "Continue from here, with a correction" });
     this.rawButton = button("Raw", () => this.toggleRaw(), { kind: "sp-j sp-j-quiet", "aria-expanded": "false" });
     this.slot = el("div", { class: "sp-form-slot" });
     const actions = el("div", { class: "sp-step-actions" }, this.goOn, this.rawButton);
@@ -131,7 +131,7 @@ export class Card {
     if (called && !this.drawn.call) {
       this.drawn.call = true;
       const { written, was_clamped: wasClamped } = called.payload;
-      this.call.textContent = `${written.name} ${JSON.stringify(written.arguments)}`;
+      this.call.textContent = `${written.name} ${spaced(written.arguments)}`;
       this.call.title = this.call.textContent;
       if (wasClamped) this.call.after(el("small", { class: "sp-warned" }, "its box reached beyond the picture and was cut at the edge"));
     }
@@ -144,7 +144,7 @@ export class Card {
   }
 
   showPicture() {
-    const picture = this.panel.pictureOf(this.step);
+    const picture = this.view.pictureOf(this.step);
     const { called, result } = this.step;
     // Room is kept for a picture that may come with the result.
     this.picture.hidden = !called || (!picture && (result !== null || called.payload.tool === "measure"));
@@ -174,10 +174,10 @@ export class Card {
     fill(
       this.chips,
       payload.masks.map((mask) => {
-        const look = viewerBridge().maskLook(mask.mask_version_id) ?? this.panel.maskLook(mask.mask_version_id);
+        const look = viewerBridge().maskLook(mask.mask_version_id) ?? this.view.maskLook(mask.mask_version_id);
         return el(
           "button",
-          { type: "button", class: "sp-mask", title: "Show this outline on the image", on: { click: () => this.panel.select(this.step.key, { jump: true }) } },
+          { type: "button", class: "sp-mask", title: "Show this outline on the image", on: { click: () => this.view.select(this.step.key, { jump: true }) } },
           el("i", { style: look ? `background:${look.color}` : null }),
           el("span", { class: "sp-clip" }, look?.label || String(payload.values.label ?? "outline")),
           el("span", { class: "sp-mask-area" }, area(mask.area_px, mask.area_mm2)),
@@ -198,7 +198,7 @@ export class Card {
     this.text.classList.toggle("sp-mono", this.step.kind === "unreadable");
     if (this.drawn.text === words) return;
     this.drawn.text = words;
-    fill(this.text, lead && el("b", { class: "sp-choice" }, lead), this.step.answer ? citedText(words, (cited) => this.panel.goToCited(this.step, cited)) : words);
+    fill(this.text, lead && el("b", { class: "sp-choice" }, lead), this.step.answer ? citedText(words, (cited) => this.view.goToCited(this.step, cited)) : words);
   }
 
   toggleRaw() {
@@ -221,15 +221,15 @@ export class Card {
   }
 
   correct(judge) {
-    const { step, panel } = this;
+    const { step, view } = this;
     const { called, answer } = step;
-    const place = called && panel.placeOf(step);
+    const place = called && view.placeOf(step);
     if (place?.box && viewerBridge().editBox) {
       this.dragBox(judge, place);
       return;
     }
     if (answer) {
-      const { options } = panel.run;
+      const { options } = view.run;
       judge.correctText({
         label: "What should the answer be?",
         text: answer.payload.text,
@@ -241,7 +241,7 @@ export class Card {
   }
 
   dragBox(judge, place) {
-    this.panel.select(this.step.key, { jump: true });
+    this.view.select(this.step.key, { jump: true });
     const giveUp = viewerBridge().editBox(place, (edited) => {
       judge.closeForm();
       if (!edited) return;
@@ -251,6 +251,7 @@ export class Card {
         ...(edited.maskVersionId && { corrected_mask_version_id: edited.maskVersionId }),
       });
     });
+    this.view.stopEditing = giveUp;
     judge.open(
       el(
         "div",
@@ -281,7 +282,7 @@ export class Card {
             label: "Continue",
             kind: "sp-primary",
             run: async ({ text }) => {
-              const isBegun = await this.panel.continueFrom(this.step, {
+              const isBegun = await this.view.panel.continueFrom(this.step, {
                 correction: text,
                 box: given?.corrected_box ?? null,
                 mask_version_id: given?.corrected_mask_version_id ?? null,
@@ -306,7 +307,7 @@ function rawParts(step) {
   return [
     part("As written", spoke?.payload.text),
     part("Written after it, cut and never acted on", spoke?.payload.cut),
-    part("As understood, in pixels of the picture", called && Object.keys(called.payload.arguments).length > 0 && JSON.stringify(called.payload.arguments)),
+    part("As understood, in pixels of the picture", called && Object.keys(called.payload.arguments).length > 0 && spaced(called.payload.arguments)),
     part("Result", result && (result.payload.text ?? result.payload.message)),
     part("Answered by", body && `${body.name} ${body.version}${body.sha256 ? `\nsha256 ${body.sha256}` : ""}`),
     part("Events", eventsOf(step).map((event) => event.sequence).join(", ")),

@@ -22,10 +22,10 @@ export class TraceHead {
     this.element = el(
       "div",
       { class: "sp-trace-head" },
-      el("div", { class: "sp-asked-row" }, this.question, el("div", { class: "sp-runs-holder" }, this.opener, this.menu)),
+      el("div", { class: "sp-asked-row" }, this.question, this.stop, el("div", { class: "sp-runs-holder" }, this.opener, this.menu)),
       this.options,
       this.meta,
-      el("div", { class: "sp-run-row" }, this.policy, this.state, el("span", { class: "sp-grow" }), this.stop),
+      el("div", { class: "sp-run-row" }, this.policy, this.state),
       this.bar,
     );
     document.addEventListener("pointerdown", ({ target }) => {
@@ -85,7 +85,7 @@ export class TraceHead {
     const asked = trace.asked?.payload;
     const segmenters = (asked?.segmenter ?? []).map((body) => `${body.name} ${body.version}`).join(", ");
     const who = asked ? (asked.asked_by === this.userId ? " by you" : " by a colleague") : "";
-    const words = [`asked ${localTime(run.created_at)}${who}`, asked && `policy ${asked.policy.name} ${asked.policy.version}`, segmenters && `segmenter ${segmenters}`];
+    const words = [`asked ${localTime(run.created_at)}${who}`, asked && `${asked.policy.name} ${asked.policy.version}`, segmenters];
     this.meta.textContent = words.filter(Boolean).join(" · ");
     this.meta.title = this.meta.textContent;
     if (asked) {

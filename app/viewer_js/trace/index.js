@@ -4,7 +4,6 @@ import "./trace.css";
 import { TRACE_KEYS } from "./keys.js";
 import { TracePanel } from "./panel.js";
 
-export { registerViewerBridge } from "./bridge.js";
 export { TRACE_KEYS };
 
 /**

@@ -169,10 +169,10 @@ export class Judge {
   }
 
   showStatus(judgements) {
-    const open = judgements.findLast((one) => one.state !== "saved");
-    if (!open || open.state === "saving") {
+    const open = judgements.find((one) => one.state === "waiting" || one.state === "refused");
+    if (!open) {
       this.status.classList.remove("sp-unsaved");
-      fill(this.status, open && "saving…");
+      fill(this.status, judgements.some((one) => one.state === "saving") && "saving…");
       return;
     }
     this.status.classList.add("sp-unsaved");

@@ -38,13 +38,19 @@ export class Trace {
     this.masks = [];
   }
 
+  /** The newest event. */
   get last() {
-    return this.events.at(-1)?.sequence ?? 0;
+    return this.events.at(-1);
+  }
+
+  /** The newest turn. */
+  get lastSpoke() {
+    return this.events.findLast((event) => event.payload.kind === "ModelSpoke");
   }
 
   /** Take in the next event; one that was taken in before (a reconnect) changes nothing. False where it did. */
   add(event) {
-    if (event.sequence <= this.last) return false;
+    if (event.sequence <= (this.last?.sequence ?? 0)) return false;
     this.events.push(event);
     const take = TAKES[event.payload.kind];
     // An event of a kind that this page does not know is kept and not shown.

@@ -1,6 +1,8 @@
 // The events of a run as the server stores them. The browser's EventSource reconnects by itself and names the last
 // event that it has; where the server refuses, this asks again from there.
 
+import { api } from "../shell/api.js";
+
 const FIRST_PAUSE_MS = 1000;
 const LONGEST_PAUSE_MS = 15_000;
 
@@ -19,6 +21,7 @@ export function follow(runId, { event: onEvent, preview = () => {}, connection =
   let source = null;
   let pauseMs = FIRST_PAUSE_MS;
   let timer = 0;
+  let isStopped = false;
 
   function open() {
     source = new EventSource(`/api/runs/${runId}/events?after=${last}`);
@@ -42,12 +45,30 @@ export function follow(runId, { event: onEvent, preview = () => {}, connection =
       connection(false);
       // CONNECTING: the browser tries again by itself. CLOSED: the answer was a refusal, which may pass.
       if (source.readyState !== EventSource.CLOSED) return;
-      timer = setTimeout(open, pauseMs);
-      pauseMs = Math.min(pauseMs * 2, LONGEST_PAUSE_MS);
+      later();
     });
   }
 
+  function later() {
+    if (isStopped) return;
+    timer = setTimeout(again, pauseMs);
+    pauseMs = Math.min(pauseMs * 2, LONGEST_PAUSE_MS);
+  }
+
+  /** An EventSource does not say why it was refused; a plain question does, and leads to the login where that is why. */
+  async function again() {
+    try {
+      await api(`/api/runs/${runId}`);
+    } catch (error) {
+      if (error.status === undefined) throw error;
+      later();
+      return;
+    }
+    if (!isStopped) open();
+  }
+
   function stop() {
+    isStopped = true;
     clearTimeout(timer);
     source.close();
   }

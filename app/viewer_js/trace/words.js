@@ -77,6 +77,13 @@ export function suggestions(concepts) {
   return found.flatMap(([, questions]) => questions).slice(0, MOST_QUESTIONS);
 }
 
+/** JSON on one line, with room after commas and colons. */
+export function spaced(value) {
+  if (Array.isArray(value)) return `[${value.map(spaced).join(", ")}]`;
+  if (value === null || typeof value !== "object") return JSON.stringify(value);
+  return `{${Object.entries(value).map(([name, one]) => `${JSON.stringify(name)}: ${spaced(one)}`).join(", ")}}`;
+}
+
 /** Text cut at its citations: strings, and `{cite, label, sequence}` where `[s7]` or `[p7]` stood. */
 export function citations(text) {
   return text.split(/(\[[sp]\d{1,9}\])/).map((part) => {

@@ -25,7 +25,7 @@ export class HandTools {
     if (tool === "pan") this.#viewer.pan(dx, dy);
     else if (tool === "zoom") this.#viewer.setZoom(this.#start.zoom * 1.01 ** -totalY, from);
     else if (tool === "scroll") this.#viewer.goTo(this.#start.index + totalY / this.#pixelsPerSlice());
-    else if (this.#start.window) this.#viewer.setWindow(draggedWindow(this.#start.window, totalX, totalY));
+    else if (tool === "window" && this.#start.window) this.#viewer.setWindow(draggedWindow(this.#start.window, totalX, totalY));
   }
 
   scroll(slices) {

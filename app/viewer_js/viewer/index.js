@@ -33,7 +33,7 @@ async function fetchPlainJson(url) {
  * @param {object} [options]
  * @param {(url: string) => Promise<any>} [options.fetchJson]  Throws an error with `code` and `message`.
  * @param {(kind: string, detail: object) => void} [options.onEvent]  `opened {seriesId, count}`, `first-image {index}`,
- *     `frame {index}`, `window {center, width, function}`, `progress {loaded, total}`, `cursor {i, j, value}`,
+ *     `frame {index}`, `tool {name}`, `window {center, width, function}`, `progress {loaded, total}`, `cursor {i, j, value}`,
  *     `error {code, message, status, index}` (`index` null
  *     where the series as a whole is concerned).
  * @param {number} [options.maxCacheBytes]  Memory for frames.

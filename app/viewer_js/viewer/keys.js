@@ -62,11 +62,17 @@ export function pressed(event, viewer) {
 
 /** The list of keys, hidden at first. */
 export function makeHelp() {
-  const rows = ROWS.map(([key, what]) =>
-    make("div", "sv-help-row", { children: [make("kbd", "", { text: key }), make("span", "", { text: what })] }),
-  );
-  const help = make("div", "sv-help", { label: "Keys of the viewer", children: [make("h4", "", { text: "Keys" }), ...rows] });
+  const help = make("div", "sv-help", { label: "Keys of the page" });
+  addKeys(help, "Keys", ROWS);
   help.setAttribute("role", "dialog");
   help.hidden = true;
   return help;
+}
+
+/** Add the keys of another part of the page to the list. */
+export function addKeys(help, title, rows) {
+  help.append(
+    make("h4", "", { text: title }),
+    ...rows.map(([key, what]) => make("div", "sv-help-row", { children: [make("kbd", "", { text: key }), make("span", "", { text: what })] })),
+  );
 }

@@ -9,12 +9,11 @@ const TOOLS = [
   { name: "scroll", label: "Scroll", title: "Drag: slices (S)" },
 ];
 
-/** Which tools a drag may have. */
-export const TOOL_NAMES = TOOLS.map(({ name }) => name);
-
 /** Buttons for tools and actions, and the list of presets. */
 export class Toolbar {
   #tools = {};
+  #on;
+  #end = make("i", "sv-sep");
   #menu;
   #presets;
   #invert;
@@ -29,6 +28,7 @@ export class Toolbar {
    *     preset: (at: number) => void, cine: () => void, help: () => void}} on
    */
   constructor(stage, on) {
+    this.#on = on;
     const bar = make("div", "sv-tools", { label: "Viewer tools" });
     bar.setAttribute("role", "toolbar");
     for (const { name, label, title } of TOOLS) {
@@ -44,7 +44,7 @@ export class Toolbar {
     this.onPreset = on.preset;
     bar.append(
       ...Object.values(this.#tools),
-      make("i", "sv-sep"),
+      this.#end,
       this.#invert,
       this.#button("Reset", "Window, zoom and place as at first (R)", on.reset),
       this.#button("Fit", "Whole picture (F)", on.fit),
@@ -58,6 +58,20 @@ export class Toolbar {
     this.#closeMenu();
     this.setCine({ isOffered: false, isPlaying: false });
     document.addEventListener("pointerdown", this.#onOutside);
+  }
+
+  /** Which tools a drag may have. */
+  get names() {
+    return Object.keys(this.#tools);
+  }
+
+  /** More tools, in a group of their own; what they do is up to whoever adds them. */
+  addTools(tools) {
+    this.#end.before(make("i", "sv-sep"));
+    for (const { name, label, title } of tools) {
+      this.#tools[name] = this.#button(label, title, () => this.#on.tool(name));
+      this.#end.before(this.#tools[name]);
+    }
   }
 
   setTool(name) {

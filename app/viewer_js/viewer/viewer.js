@@ -5,14 +5,13 @@ import { Camera } from "./camera.js";
 import { Cine, frameTime } from "./cine.js";
 import { seriesUrl, ViewerError } from "./contract.js";
 import { HandTools } from "./hand_tools.js";
-import { pressed } from "./keys.js";
+import { addKeys, pressed } from "./keys.js";
 import { Latest } from "./latest.js";
 import { layOut } from "./layout.js";
 import { choicesOf, windowOf } from "./presets.js";
 import { readingAt } from "./readout.js";
 import { makePainter } from "./rendering.js";
 import { FrameSource } from "./source.js";
-import { TOOL_NAMES } from "./toolbar.js";
 
 const INSETS = { top: 56, right: 12, bottom: 12, left: 12 };
 const SLIDER_ROOM = 32;
@@ -46,6 +45,7 @@ export class Viewer {
   #cursor = null;
   #stale = { picture: false, status: false };
   #request = 0;
+  #layers = [];
 
   constructor(element, { mode, fetchJson, onEvent, maxCacheBytes }) {
     this.#mode = mode;
@@ -98,6 +98,7 @@ export class Viewer {
     this.#isInverted = false;
     this.#choices = [];
     this.#painter?.clear(this.#camera);
+    for (const layer of this.#layers) layer.clear();
     this.#parts.overlay.empty();
     this.#parts.placeholder.hide();
     this.#parts.slider.setCount(1);
@@ -144,17 +145,32 @@ export class Viewer {
     return this.#painter?.canvas ?? null;
   }
 
+  /** What the server says of the open series, null where none is open. */
+  get series() {
+    return this.#series;
+  }
+
+  /** The elements on the page: `root` is the whole, `surface` takes the hand, `toolbar` takes more tools. */
+  get parts() {
+    return this.#parts;
+  }
+
+  /** @param {{draw: (shown: {series, index, camera}) => void, clear: () => void}} layer  Goes with each picture. */
+  addLayer(layer) {
+    this.#layers.push(layer);
+  }
+
   get isHelpOpen() {
     return !this.#parts.help.hidden;
   }
 
   setTool(name) {
-    if (!TOOL_NAMES.includes(name)) {
-      throw new ViewerError("unknown_tool", `tools are ${TOOL_NAMES.join(", ")}, got ${name}`);
-    }
+    const { names } = this.#parts.toolbar;
+    if (!names.includes(name)) throw new ViewerError("unknown_tool", `tools are ${names.join(", ")}, got ${name}`);
     this.#tool = name;
     this.#parts.toolbar.setTool(name);
     this.#parts.surface.dataset.tool = name;
+    this.#onEvent("tool", { name });
   }
 
   /** @param {import("./contract.js").Window} window  Kept for the whole series until `reset`. */
@@ -231,6 +247,11 @@ export class Viewer {
     if (this.#cine.isPlaying) this.#cine.stop();
     else this.#cine.play(frameTime(this.#series.frames));
     this.#parts.toolbar.setCine({ isOffered: true, isPlaying: this.#cine.isPlaying });
+  }
+
+  /** @param {[string, string][]} rows  Key, and what it does: keys of another part of the page. */
+  addHelp(title, rows) {
+    addKeys(this.#parts.help, title, rows);
   }
 
   toggleHelp() {
@@ -351,6 +372,10 @@ export class Viewer {
     this.#stale.picture = false;
     const { overlay } = this.#parts;
     overlay.write({ series: this.#series, index, window, isInverted: this.#isInverted, camera: this.#camera });
+    for (const layer of this.#layers) {
+      if (frame) layer.draw({ series: this.#series, index, camera: this.#camera });
+      else layer.clear();
+    }
   }
 
   #writeStatus() {

@@ -110,7 +110,7 @@ async def follow(
         after = min(int(last_event_id[:10]), MOST_EVENTS)
     hub: EventHub = request.app.state.event_hub
     stream = stream_events(
-        run_id, after=after, hub=hub, read=lambda place: runs.events_of_run(run_id, after=place, store=services.store)
+        run_id, after=after, hub=hub, read=lambda place: runs.news_of_run(run_id, after=place, store=services.store)
     )
     return StreamingResponse(stream, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
 
