@@ -197,6 +197,10 @@ class MaskPage:
         """The row of a segment."""
         return self.page.locator(f".sm-row[data-label='{label}']")
 
+    def row_text(self, label: str) -> str:
+        """What a row says, with plain spaces."""
+        return str(self.row(label).inner_text()).replace("\u00a0", " ")
+
     def labels(self) -> list[str]:
         """What the list says."""
         return list(self.page.locator(".sm-name").all_inner_texts())

@@ -1,5 +1,6 @@
 """The documents say what is so: settings, commands and targets that they name exist."""
 
+import importlib
 import re
 import subprocess
 from pathlib import Path
@@ -7,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from backend import cli
+from backend.domain.errors import PlatformError
 from backend.settings import Settings
 from tests import services
 
@@ -95,3 +97,25 @@ def test_every_directory_of_the_top_level_is_an_agreed_one():
     assert {
         path.relative_to(ROOT).parts[0] for path in tracked_files() if len(path.relative_to(ROOT).parts) > 1
     } <= agreed
+
+
+def error_codes() -> set[str]:
+    """The code of every error that the code raises on purpose."""
+    for folder in ("domain", "imaging", "store", "services", "agent", "api"):
+        for path in (ROOT / "backend" / folder).rglob("*.py"):
+            importlib.import_module(".".join(path.relative_to(ROOT).with_suffix("").parts))
+    importlib.import_module("backend.asking")
+    found, waiting = set(), [PlatformError]
+    while waiting:
+        error = waiting.pop()
+        waiting += error.__subclasses__()
+        if error.__module__.startswith("backend."):
+            found.add(error.code)
+    return found
+
+
+def test_integrators_find_every_error_code():
+    # The families themselves are never raised, and what ends a run is told by its trace.
+    unsaid = {"platform_error", "file_refused", "picture_changed", "runner_lost"}
+    document = (ROOT / "docs" / "integrators.md").read_text(encoding="utf-8")
+    assert {code for code in error_codes() - unsaid if f"`{code}`" not in document} == set()

@@ -63,7 +63,7 @@ def test_c30_each_slice_shows_its_own_mask(cpu_masks: OpenMasks):
     opened.page.wait_for_timeout(200)
     opened.settle()
     assert outlined(opened) == (4, 4, 12, 12)
-    assert "64.0 mm² here" in opened.row("Squares").inner_text()
+    assert "64.0 mm² here" in opened.row_text("Squares")
 
 
 def test_c54_late_planes_are_drawn_on_their_own_slice_only(cpu_masks: OpenMasks):
@@ -260,13 +260,13 @@ def test_a_row_leads_to_the_nearest_slice_that_has_it_and_says_who_and_how_large
     opened.store("Far", {0: block(0, 0, 4, 4), 7: block(0, 0, 10, 10)})
     refresh(opened)
     row = opened.row("Far")
-    assert "v3 · clinician" in row.inner_text()
-    assert "not on this slice" in row.inner_text()
+    assert "v3 · clinician" in opened.row_text("Far")
+    assert "not on this slice" in opened.row_text("Far")
     row.click()
     opened.settle()
     assert opened.watched.viewer_state()["index"] == 7
     # 116 voxels of 1 x 1 x 3 mm.
-    assert "100 mm² here · 0.35 ml" in row.inner_text()
+    assert "100 mm² here · 0.35 ml" in opened.row_text("Far")
 
 
 def test_a_box_is_previewed_and_accepted_or_rejected(cpu_masks: OpenMasks):
@@ -286,7 +286,7 @@ def test_a_box_is_previewed_and_accepted_or_rejected(cpu_masks: OpenMasks):
     opened.press("Enter")
     opened.row("Segment 1").wait_for()
     assert np.array_equal(opened.plane("Segment 1", 1), block(18, 12, 30, 22))
-    assert "v1 · the box itself" in opened.row("Segment 1").inner_text()
+    assert "v1 · the box itself" in opened.row_text("Segment 1")
     # The active segment has nothing on the next slice, so that is where the next outline goes.
     opened.go_to(2)
     prompt_box(opened, (20.1, 12.2), (28.1, 20.2))
