@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from backend.telemetry import configure_logging
 from tests.bench.report import Metric, report
 
 FOLDER = Path(__file__).resolve().parent
@@ -27,6 +28,7 @@ def bench(
     out: Annotated[Path | None, typer.Option(help="Also write <bench>.json into this folder")] = None,
 ) -> None:
     """Measure, beside a peer where there is one. `all` runs every bench and goes on after one that fails."""
+    configure_logging(as_json=False)  # to stderr: standard output is the measurement's
     names = bench_names()
     if name != "all" and name not in names:
         typer.echo(f"there is no bench {name!r}; there are: {', '.join(names) or 'none'}, all", err=True)
