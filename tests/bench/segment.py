@@ -102,5 +102,11 @@ def _process_ms() -> float:
     """Milliseconds from nothing to a first mask: start of Python, import of torch, weights, encode, decode."""
     started = time.perf_counter()
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    subprocess.run([sys.executable, "-c", _FIRST_MASK], check=True, env=environment, stderr=subprocess.DEVNULL)
+    subprocess.run(
+        [sys.executable, "-c", _FIRST_MASK],
+        check=True,
+        env=environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
     return 1000 * (time.perf_counter() - started)
