@@ -139,7 +139,7 @@ def migrate(
     from backend.store import schema
 
     settings = _settings(with_logs=True)
-    settings.home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    settings.make_home()
     if write_revision is not None:
         schema.make_revision(settings.database, write_revision)
         return
@@ -266,7 +266,7 @@ def _open_store(settings: "Settings") -> "Store":
     from backend.store.repository import Store
     from backend.store.schema import upgrade
 
-    settings.home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    settings.make_home()
     upgrade(settings.database)
     return Store(settings.database)
 

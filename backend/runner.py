@@ -133,11 +133,10 @@ class Runner:
         while not self._stopped.wait(lease_s / 4):
             try:
                 runs.hold_runs(self._now_held(), lease_s=lease_s, store=services.store, clock=services.clock)
-            except Exception as error:
-                if not is_transient(error):
-                    raise
+            except Exception as error:  # noqa: BLE001  (without this thread every run of the process loses its lease)
                 # The lease outlives three of these; beyond that another runner takes over, and writes are fenced.
-                log.warning("run_heartbeat_failed", error=type(error).__name__)
+                tell = log.warning if is_transient(error) else log.error
+                tell("run_heartbeat_failed", error=type(error).__name__)
 
     def _work(self, claimed: _Claim) -> None:
         """One run to its end, or to where it is left. What cannot even be recorded is left to the lease."""

@@ -1,12 +1,15 @@
 """Every setting, read once from the environment and `.env`, handed down from there."""
 
 import secrets
+import stat
 from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
 from pydantic import Field, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from backend.domain.errors import Misconfigured
 
 MIB = 1024 * 1024
 GIB = 1024 * MIB
@@ -17,7 +20,7 @@ class Settings(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix="SERPENS_", env_file=".env", frozen=True, extra="ignore")
 
-    home: Path = Field(Path("var"), description="Database, blobs, queue and logs live here")
+    home: Path = Field(Path("var"), description="Database, blobs and queue live here; its owner alone may read it")
     host: str = Field("127.0.0.1", description="Address that the web process binds")
     port: int = Field(7860, ge=0, le=65535, description="Its port; 0 takes a free one")
     public_origins: tuple[str, ...] = Field(
@@ -82,6 +85,28 @@ class Settings(BaseSettings):
         """Where the directory blobs live."""
         return self.home / "blobs"
 
+    def make_home(self) -> None:
+        """Make `home` where it is missing, and keep everybody but its owner out: patient data and keys lie there.
+
+        Every process does this before it writes there, as each may be started by itself.
+
+        Raises:
+            Misconfigured: If others may enter it and it is not ours to close, or it is a folder that all share (/tmp).
+        """
+        self.home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        mode = stat.S_IMODE(self.home.stat().st_mode)
+        if mode & 0o077 == 0:
+            return
+        if mode & stat.S_ISVTX:
+            raise Misconfigured("SERPENS_HOME is a folder that all users share; name one inside it")
+        try:
+            self.home.chmod(0o700)
+        except PermissionError as error:
+            raise Misconfigured(
+                f"the folder of SERPENS_HOME may be entered by others (mode {mode:04o}) and belongs to another user; "
+                "make it this user's, with mode 0700"
+            ) from error
+
     @property
     def segmenter(self) -> str:
         """Where the segmenter answers."""
@@ -91,6 +116,7 @@ class Settings(BaseSettings):
         """The token of every call to the segmenter: the one that is set, else the one in `home`, made on first use."""
         if self.segmenter_token is not None:
             return self.segmenter_token.get_secret_value()
+        self.make_home()
         return _kept_secret(self.segmenter_secret_path)
 
     @property
@@ -101,7 +127,6 @@ class Settings(BaseSettings):
 
 def _kept_secret(path: Path) -> str:
     """A secret of 32 random bytes in a file that only its owner reads. Two processes that make it at once agree."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     if not path.exists():
         draft = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
         draft.touch(mode=0o600)

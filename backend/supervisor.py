@@ -165,7 +165,7 @@ def run(settings: Settings, *, tell: Callable[[str], None] = print) -> None:
     require_safe_demo(settings)
     settings = _with_free_ports(settings)
     with _stop_signals() as is_stopping:
-        settings.home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        settings.make_home()
         upgrade(settings.database)
         supervisor = Supervisor(PROCESSES, environment=child_environment(settings))
         try:

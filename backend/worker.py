@@ -87,7 +87,7 @@ def run_worker(settings: Settings) -> None:
     from backend.store.repository import Store
 
     setup_logging.connect(lambda **_: configure_logging(as_json=settings.log_json), weak=False)
-    settings.home.mkdir(parents=True, exist_ok=True)
+    settings.make_home()
     prepare_broker(settings)
     store, blobs = Store(settings.database), DirectoryBlobs(settings.blobs)
     owner = f"worker-{os.getpid()}-{secrets.token_hex(4)}"

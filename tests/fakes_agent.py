@@ -9,9 +9,9 @@ from datetime import UTC, datetime
 import numpy as np
 from PIL import Image
 
-from backend.agent.pictures import PictureLimits
+from backend.agent.pictures import PictureLimits, in_proportion
 from backend.agent.policy import Message, SpeakLimits, Utterance
-from backend.agent.workbench import RenderedPicture, SeriesFacts
+from backend.agent.workbench import GivenMask, RenderedPicture, SeriesFacts, StoredMask
 from backend.domain.crop import BoolArray, View, project_to_view, whole_frame
 from backend.domain.segmenter import (
     BoxPrompt,
@@ -47,6 +47,7 @@ class FakeWorkbench:
         self.spacing, self.letters = spacing, letters
         self.series = SeriesFacts("series1", modality, "HU", len(values), spacing_source)
         self.stored: dict[str, tuple[MaskMade, BoolArray]] = {}
+        self.bodies: dict[str, ToolBody] = {}
         self.rendered: list[View] = []
         self.render_salt = b""
 
@@ -61,7 +62,8 @@ class FakeWorkbench:
 
     def view_of_frame(self, frame_index: int) -> View:
         _, rows, columns = self.values.shape
-        return whole_frame("series1", frame_index, width=columns, height=rows, window=Window(40, 400))
+        view = whole_frame("series1", frame_index, width=columns, height=rows, window=Window(40, 400))
+        return in_proportion(view, self.spacing)
 
     def render(self, view: View, mask: MaskMade | None = None) -> RenderedPicture:
         self.rendered.append(view)
@@ -89,10 +91,19 @@ class FakeWorkbench:
         score: float | None,
         is_present: bool,
         is_resampled: bool,
-    ) -> MaskMade:
+    ) -> StoredMask:
         name = f"mask{sequence}"
         if name in self.stored:
-            return self.stored[name][0]
+            return StoredMask(self.stored[name][0], self.bodies[name])
+        self.bodies[name] = body
+        return StoredMask(self.keep(name, frame_mask, frame_index, score, is_resampled=is_resampled), body)
+
+    def given_mask(self, mask_version_id: str, *, frame_index: int) -> GivenMask:
+        return GivenMask(self.stored[mask_version_id][0], "drawn")
+
+    def keep(
+        self, name: str, frame_mask: BoolArray, frame_index: int, score: float | None = None, *, is_resampled=False
+    ) -> MaskMade:
         rows, columns = np.nonzero(frame_mask)
         area = int(frame_mask.sum())
         box = None
@@ -106,7 +117,6 @@ class FakeWorkbench:
             area_mm2=None if self.spacing is None else area * self.spacing[0] * self.spacing[1],
             box=box,
             score=score,
-            is_present=is_present,
             is_resampled=is_resampled,
         )
         self.stored[name] = (made, frame_mask.copy())

@@ -42,9 +42,15 @@ OpenMasks = Callable[..., "MaskPage"]
 
 
 def phantom(
-    name: str, *, slices: int = 3, spacing: Sequence[float] = (1.0, 1.0), rows: int = ROWS, columns: int = COLUMNS
+    name: str,
+    *,
+    slices: int = 3,
+    spacing: Sequence[float] = (1.0, 1.0),
+    rows: int = ROWS,
+    columns: int = COLUMNS,
+    **attributes: Any,
 ) -> list[tuple[str, bytes]]:
-    """A CT of step edges, as files."""
+    """A CT of step edges, as files; `attributes` replace its own."""
     frame = np.zeros((rows, columns), np.int16)
     frame[BLOCK[1] : BLOCK[3], BLOCK[0] : BLOCK[2]] = 1000
     return [
@@ -52,15 +58,18 @@ def phantom(
             f"{k}.dcm",
             make_dicom(
                 frame,
-                StudyInstanceUID=uid_of("masks", name),
-                SeriesInstanceUID=uid_of("masks", name, "series"),
-                SOPInstanceUID=uid_of("masks", name, k),
-                StudyDescription=name,
-                ImagePositionPatient=[0, 0, 3 * k],
-                InstanceNumber=k + 1,
-                PixelSpacing=list(spacing),
-                WindowCenter=500,
-                WindowWidth=1000,
+                **{
+                    "StudyInstanceUID": uid_of("masks", name),
+                    "SeriesInstanceUID": uid_of("masks", name, "series"),
+                    "SOPInstanceUID": uid_of("masks", name, k),
+                    "StudyDescription": name,
+                    "ImagePositionPatient": [0, 0, 3 * k],
+                    "InstanceNumber": k + 1,
+                    "PixelSpacing": list(spacing),
+                    "WindowCenter": 500,
+                    "WindowWidth": 1000,
+                    **attributes,
+                },
             ),
         )
         for k in range(slices)

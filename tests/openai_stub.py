@@ -17,6 +17,7 @@ class StubOfOpenAIServer:
     Attributes:
         pieces: Texts of the streamed chunks, one token each.
         status: Answer every request with this instead.
+        location: Where a redirecting `status` points.
         silent_after: Say nothing more after so many pieces, and hold the stream open.
         breaks_after: Close the connection in the middle after so many pieces.
         offers_logprobs: Otherwise a request for them is refused with 400, as some servers do.
@@ -24,6 +25,7 @@ class StubOfOpenAIServer:
 
     pieces: list[str]
     status: int = 200
+    location: str = ""
     silent_after: int | None = None
     breaks_after: int | None = None
     offers_logprobs: bool = True
@@ -69,6 +71,8 @@ def _answer(handler: BaseHTTPRequestHandler, stub: StubOfOpenAIServer) -> None:
     if status != 200:
         body = json.dumps({"error": {"message": "no", "code": None}}).encode()
         handler.send_response(status)
+        if stub.location:
+            handler.send_header("Location", stub.location)
         handler.send_header("Content-Type", "application/json")
         handler.send_header("Content-Length", str(len(body)))
         handler.end_headers()

@@ -50,7 +50,7 @@ SAMPLES: dict[tuple[str, str], dict[str, Any]] = {
     ("POST", "/api/studies"): {"data": {"project_id": "{project_id}"}, "files": NEW_FILES},
     ("POST", "/api/series/{series_id}/runs"): {"json": {"question": "Is it there?", "request_key": "{new}"}},
     ("POST", "/api/runs/{run_id}/cancel"): {},
-    ("POST", "/api/runs/{run_id}/continue"): {"json": {"from_sequence": 1, "correction": "x", "request_key": "{new}"}},
+    ("POST", "/api/runs/{run_id}/continue"): {"json": {"from_sequence": 1, "request_key": "{new}"}},
     ("POST", "/api/runs/{run_id}/feedback"): {
         "json": {"target": "trace", "verdict": "accept", "request_key": "{new}", "comment": "good"}
     },

@@ -3,6 +3,7 @@
 import json
 from datetime import timedelta
 
+import numpy as np
 import pytest
 
 from backend.agent.conversation import RunQuestion
@@ -313,18 +314,153 @@ def test_a_stopped_run_is_not_stopped_again():
 def test_a_continued_run_knows_its_history_and_is_told_the_correction():
     workbench = FakeWorkbench(two_blocks())
     _, parent = go(SayPolicy(FIND, ANSWER), workbench=workbench)
-    correction = CorrectionGiven(text="Look at the right block.", given_by="user2", box=(60, 10, 80, 25))
+    correction = CorrectionGiven(text="Look at the right block.", given_by="user2", box=(60, 10, 80, 25), frame_index=0)
     asked = RunQuestion(ASKED.question, "user2", ASKED.options, history=tuple(parent.events[:5]), correction=correction)
     policy = SayPolicy("", say("measure", quantity="area", mask=1), ANSWER)
     reason, child = go(policy, workbench=workbench, question=asked)
     assert reason is StopReason.ANSWERED
-    assert child.kinds[:4] == ["QuestionAsked", "CorrectionGiven", "ImageShown", "ModelSpoke"]
+    assert child.kinds[:4] == ["QuestionAsked", "ImageShown", "CorrectionGiven", "ModelSpoke"]
     # The parent's result, whose picture the parent showed after the step, is shown here as the next picture.
-    assert child.events[2].payload.index == 2
+    assert child.events[1].payload.index == 2
+    # Parents are events of this run: the parent run's numbers mean others here.
+    assert [event.parent for event in child.events[:4]] == [None, 1, 2, 3]
     told = policy.heard[0]
     assert any(message.text.startswith("[p5] biomedparse") for message in told)
     assert "A clinician corrects you: Look at the right block." in "".join(message.text for message in told)
     assert child.of("ToolReturned")[0].values["area_px"] == 900
+
+
+def three_slices() -> np.ndarray:
+    """Three frames; the block lies at x 10 to 30 on the first and at x 60 to 80 on the last."""
+    values = np.full((3, 60, 100), -1000.0)
+    values[0, 10:40, 10:30] = 50
+    values[2, 10:25, 60:80] = 50
+    return values
+
+
+def continued(workbench, parent, correction, *turns, upto, sink=None):
+    """A child run with a correction, and what its policy was told at last."""
+    asked = RunQuestion(
+        ASKED.question, "user2", ASKED.options, history=tuple(parent.events[:upto]), correction=correction
+    )
+    policy = SayPolicy("", "", "", *turns, ANSWER)
+    _, child = go(policy, sink, workbench=workbench, question=asked)
+    return child, "\n".join(message.text for message in policy.heard[-1])
+
+
+def test_a_corrections_box_is_told_on_a_picture_of_its_own_slice():
+    """sam2 on slice 1 after a look at slice 3: the box that a person drags lies on slice 1."""
+    workbench = FakeWorkbench(three_slices())
+    look_away = say("go_to_slice", slice=3)
+    _, parent = go(SayPolicy(look_away, say("sam2", index=1, bbox_2d=[5, 5, 45, 45]), ANSWER), workbench=workbench)
+    upto = [event.sequence for event in parent.events if event.payload.kind == "ToolReturned"][1]
+    correction = CorrectionGiven(text="", given_by="user2", box=(12, 10, 30, 40), frame_index=0)
+    child, told = continued(workbench, parent, correction, upto=upto)
+    assert child.of("ImageShown")[0].view.frame_index == 0
+    assert "The place meant is [12.0, 10.0, 30.0, 40.0] on picture 3." in told
+    # The same box on slice 3 is told on the picture of slice 3.
+    correction = correction.model_copy(update={"frame_index": 2})
+    assert "on picture 2." in continued(workbench, parent, correction, upto=upto)[1]
+
+
+def test_a_corrections_slice_that_no_picture_shows_is_shown_first():
+    workbench = FakeWorkbench(three_slices())
+    _, parent = go(SayPolicy(FIND, ANSWER), workbench=workbench)
+    correction = CorrectionGiven(text="There.", given_by="user2", box=(60, 10, 80, 25), frame_index=2)
+    child, told = continued(workbench, parent, correction, upto=5)
+    assert child.kinds[:5] == ["QuestionAsked", "ImageShown", "ImageShown", "CorrectionGiven", "ModelSpoke"]
+    assert [image.view.frame_index for image in child.of("ImageShown")] == [0, 2]
+    assert "The place meant is [60.0, 10.0, 80.0, 25.0] on picture 3." in told
+
+
+def test_a_box_outside_the_newest_crop_is_told_on_a_picture_that_holds_it():
+    workbench = FakeWorkbench(two_blocks())
+    _, parent = go(SayPolicy(ZOOM, FIND, ANSWER), workbench=workbench)
+    correction = CorrectionGiven(text="", given_by="user2", box=(60, 10, 80, 25), frame_index=0)
+    _, told = continued(workbench, parent, correction, upto=5)
+    assert "The place meant is [60.0, 10.0, 80.0, 25.0] on picture 1." in told
+
+
+def drawn(workbench):
+    """A person's mask of 20 x 15 px on the last slice."""
+    mask = np.zeros((60, 100), dtype=bool)
+    mask[10:25, 60:80] = True
+    workbench.keep("drawn1", mask, 2)
+    return CorrectionGiven(text="This.", given_by="user2", mask_version_id="drawn1", frame_index=2)
+
+
+def test_a_persons_mask_is_shown_told_and_measured_and_is_no_tools():
+    workbench = FakeWorkbench(three_slices())
+    _, parent = go(SayPolicy(FIND, ANSWER), workbench=workbench)
+    child, told = continued(workbench, parent, drawn(workbench), say("measure", quantity="intensity", mask=2), upto=5)
+    assert child.kinds[:5] == ["QuestionAsked", "ImageShown", "CorrectionGiven", "ImageShown", "ModelSpoke"]
+    given = child.of("ImageShown")[1]
+    assert (given.view.frame_index, given.mask_version_id, child.events[3].parent) == (2, "drawn1", 3)
+    outline = 'The clinician\'s outline is mask 2 "drawn", slice 3: area 300 px (75.0 mm2)'
+    assert f"{outline}, box [60.0, 10.0, 80.0, 25.0] on picture 3." in told
+    (measured,) = child.of("ToolReturned")
+    assert (measured.values["mean"], measured.values["px"], measured.masks) == (50, 300, ())
+
+
+@pytest.mark.parametrize("dies_after", range(1, 10))
+def test_a_continued_run_that_died_after_any_event_comes_to_the_same_trace(dies_after):
+    workbench = FakeWorkbench(three_slices())
+    _, parent = go(SayPolicy(say("measure", quantity="length", points=[[0, 0], [3, 4]]), ANSWER), workbench=workbench)
+    correction = drawn(workbench).model_copy(update={"box": (60, 10, 80, 25)})
+    turns = (say("measure", quantity="area", mask=1),)
+    whole, _ = continued(workbench, parent, correction, *turns, upto=5)
+    sink = ListSink(dies_after=dies_after)
+    with pytest.raises(ProcessDied):
+        continued(workbench, parent, correction, *turns, upto=5, sink=sink)
+    sink.dies_after = None
+    assert outline(continued(workbench, parent, correction, *turns, upto=5, sink=sink)[0]) == outline(whole)
+
+
+def test_a_child_of_a_corrected_run_is_told_its_own_correction_too():
+    workbench = FakeWorkbench(two_blocks())
+    _, parent = go(SayPolicy(FIND, ANSWER), workbench=workbench)
+    first = CorrectionGiven(text="First.", given_by="user2")
+    child, _ = continued(workbench, parent, first, FIND, upto=5)
+    history = ListSink([*parent.events[:5], *child.events])
+    second = CorrectionGiven(text="Second.", given_by="user2")
+    _, told = continued(workbench, history, second, upto=len(history.events) - 1)
+    assert "corrects you: First." in told
+    assert "corrects you: Second." in told
+
+
+def test_time_between_two_take_ups_is_not_counted_at_the_second_either(clock):
+    workbench, sink = FakeWorkbench(two_blocks()), ListSink(clock=clock)
+    for dies_after in (4, 6):
+        sink.dies_after = dies_after
+        with pytest.raises(ProcessDied):
+            go(SayPolicy(FIND, ANSWER), sink, workbench=workbench, seconds=60)
+        clock.advance(timedelta(hours=2).total_seconds())
+    sink.dies_after = None
+    assert go(SayPolicy(FIND, ANSWER), sink, workbench=workbench, seconds=60)[0] is StopReason.ANSWERED
+
+
+def test_the_seconds_of_turns_before_a_take_up_are_counted():
+    workbench, sink = FakeWorkbench(two_blocks()), ListSink(dies_after=7)
+    with pytest.raises(ProcessDied):
+        go(SayPolicy(FIND, ANSWER), sink, workbench=workbench, seconds=1)
+    sink.dies_after = None
+    # Two turns of half a second are stored.
+    assert go(SayPolicy(FIND, "", ANSWER), sink, workbench=workbench, seconds=1)[0] is StopReason.ANSWERED
+    sink = ListSink(dies_after=7)
+    workbench = FakeWorkbench(two_blocks())
+    with pytest.raises(ProcessDied):
+        go(SayPolicy(FIND, FIND, ANSWER), sink, workbench=workbench, seconds=1)
+    sink.dies_after = None
+    assert go(SayPolicy(FIND, FIND, ANSWER), sink, workbench=workbench, seconds=1)[0] is StopReason.TIMEOUT
+
+
+@pytest.mark.parametrize("number", ["1" * 30, "-9223372036854775809", "1e999", "-1e400"])
+def test_a_number_that_no_database_keeps_is_a_broken_call_and_the_run_goes_on(number):
+    text = f'<think>t</think><tool_call>{{"name": "go_to_slice", "arguments": {{"slice": [{number}]}}}}</tool_call>'
+    reason, sink = go(SayPolicy(text, ANSWER))
+    assert reason is StopReason.ANSWERED
+    (failed,) = sink.of("ToolFailed")
+    assert (failed.code, sink.of("ToolCalled")) == ("broken_call", [])
 
 
 # ------------------------------------------------------------------ the published environment's leaks (peers.md 6)

@@ -73,6 +73,28 @@ def test_a_character_of_several_tokens_keeps_the_tokens_in_step():
     assert said.token_ends == (8, 14, 23)
 
 
+def test_pictures_go_through_no_proxy_that_the_environment_names(monkeypatch):
+    with (
+        served(StubOfOpenAIServer(["<answer>x</answer>"])) as proxy,
+        served(StubOfOpenAIServer(["<answer>x</answer>"])) as stub,
+    ):
+        for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
+            monkeypatch.setenv(name, proxy.base_url.removesuffix("/v1"))
+            monkeypatch.setenv(name.lower(), proxy.base_url.removesuffix("/v1"))
+        for name in ("NO_PROXY", "no_proxy"):
+            monkeypatch.delenv(name, raising=False)
+        assert speak(policy_of(stub)).text == "<answer>x</answer>"
+    assert (len(proxy.requests), len(stub.requests)) == (0, 1)
+
+
+def test_pictures_follow_no_redirect():
+    with served(StubOfOpenAIServer(["<answer>x</answer>"])) as elsewhere:
+        to = f"{elsewhere.base_url}/chat/completions"
+        with served(StubOfOpenAIServer([], status=307, location=to)) as stub, pytest.raises(PolicyRefused, match="307"):
+            speak(policy_of(stub))
+    assert elsewhere.requests == []
+
+
 def test_a_server_without_logprobs_is_asked_without():
     with served(StubOfOpenAIServer(["<answer>x</answer>"], offers_logprobs=False)) as stub:
         policy = policy_of(stub)

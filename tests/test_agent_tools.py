@@ -1,5 +1,7 @@
 """The tools: what a call comes to on the frame, what the model is told, and what it is refused."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -8,7 +10,7 @@ from hypothesis import strategies as st
 from backend.agent import tools
 from backend.agent.coordinates import place_box
 from backend.agent.grammar import WrittenCall
-from backend.agent.pictures import PictureLimits, legal_crop
+from backend.agent.pictures import PictureLimits, in_proportion, legal_crop
 from backend.agent.policy import Utterance
 from backend.agent.schemas import ARGUMENTS, system_prompt, tool_schemas
 from backend.agent.tool_context import (
@@ -250,6 +252,47 @@ def test_c48_a_mask_of_another_size_than_the_slice_ends_the_run():
         call("sam2", context_of(segmenter=Squarer()), bbox_2d=[5, 5, 35, 45])
 
 
+@pytest.mark.parametrize(
+    ("grid", "is_resampled"),
+    [(None, False), ((60, 100), False), ((256, 256), False), ((60, 99), True), ((30, 50), True)],
+)
+def test_a_body_that_answers_in_cells_larger_than_pixels_is_said_to(grid, is_resampled):
+    class Coarse(BlockSegmenter):
+        def segment(self, picture, prompt):
+            return replace(super().segment(picture, prompt), grid=grid)
+
+    outcome = call("sam2", context_of(segmenter=Coarse()), bbox_2d=[5, 5, 35, 45])
+    assert outcome.masks[0].is_resampled is is_resampled
+    assert ("; resampled" in outcome.text) is is_resampled
+
+
+def test_after_a_crash_the_stored_answer_is_told_and_not_the_new_one():
+    workbench = FakeWorkbench(two_blocks())
+    before = call("sam2", context_of(workbench), bbox_2d=[5, 5, 35, 45])
+
+    class Other(BlockSegmenter):
+        body = replace(BlockSegmenter.body, name="another")
+
+        def segment(self, picture, prompt):
+            return replace(super().segment(picture, BoxPrompt((0, 0, 100, 60))), score=0.1)
+
+    assert call("sam2", context_of(workbench, segmenter=Other()), bbox_2d=[5, 5, 35, 45]) == before
+
+
+def test_a_slice_with_long_pixels_is_shown_in_its_physical_aspect_and_so_is_its_crop():
+    workbench = FakeWorkbench(np.zeros((2, 60, 100)), spacing=(2.0, 0.5))
+    context = context_of(workbench)
+    whole = tools.place(WrittenCall("go_to_slice", {"slice": 2}), context).picture(context, ())
+    assert (whole.width, whole.height) == (100, 240)
+    assert on_frame([10, 40, 30, 120], whole) == [10, 10, 30, 30]
+    context = context_of(workbench, shown=(ShownPicture(1, whole),))
+    part = tools.place(WrittenCall("zoom_in", {"bbox_2d": [10, 40, 30, 120]}), context).picture(context, ())
+    assert (part.width, part.height) == (20, 80)
+    assert on_frame([0, 0, 20, 80], part) == [10, 10, 30, 30]
+    assert in_proportion(frame_view(100, 60), None) == frame_view(100, 60)
+    assert in_proportion(frame_view(100, 60), (0.5, 1.0)).width == 200
+
+
 def test_points_go_to_the_segmenter_on_the_frame():
     workbench = FakeWorkbench(two_blocks())
     crop = workbench.first_view().zoomed((50, 5, 90, 35), width=160, height=120)
@@ -295,7 +338,7 @@ def test_measure_area_and_intensity_of_a_mask():
 
 def test_measure_length_uses_the_slices_own_pixels_and_both_spacings():
     workbench = FakeWorkbench(two_blocks(), spacing=(0.5, 2.0))
-    enlarged = workbench.first_view().zoomed((0, 0, 100, 60), width=200, height=600)
+    enlarged = frame_view(100, 60, shown_as=(200, 600))
     context = context_of(workbench, shown=(ShownPicture(1, enlarged),))
     outcome = call("measure", context, quantity="length", points=[[0, 0], [6, 160]])  # 3 px across, 16 px down
     assert outcome.values["length_mm"] == pytest.approx(10.0)  # 6 mm across, 8 mm down
@@ -314,6 +357,20 @@ def test_measure_length_uses_the_slices_own_pixels_and_both_spacings():
 def test_what_cannot_be_measured_is_a_tool_error(arguments, error):
     with pytest.raises(error):
         call("measure", masked(FakeWorkbench(two_blocks())), **arguments)
+
+
+def test_c17_padding_has_no_intensity():
+    workbench = FakeWorkbench(two_blocks())
+    workbench.values[0, 10:25, 10:30] = np.nan
+    context = masked(FakeWorkbench(two_blocks()))
+    workbench.stored = context.workbench.stored
+    context = context_of(workbench, masks=context.masks)
+    outcome = call("measure", context, quantity="intensity")
+    assert (outcome.values["mean"], outcome.values["px"]) == (50.0, 300)
+    assert "300 px (300 px more have no value)" in outcome.text
+    workbench.values[:] = np.nan
+    with pytest.raises(NothingToMeasure, match="padding"):
+        call("measure", context, quantity="intensity")
 
 
 def test_colour_has_no_intensity():

@@ -268,7 +268,7 @@ def test_a_person_on_a_tools_mask_makes_a_version_of_their_own(cpu_masks: OpenMa
     opened = open_with_brush(cpu_masks, "tool mask")
     opened.tool("box")
     opened.drag((10, 30), (20, 40))
-    opened.page.get_by_role("button", name="Accept").click()
+    opened.page.get_by_role("button", name="Keep").click()
     opened.page.locator(".sm-accept").wait_for(state="detached")
     assert opened.mask("Segment 1")["author"]["kind"] == "tool"
     before = opened.plane("Segment 1", 1)

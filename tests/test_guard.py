@@ -13,8 +13,10 @@ from fastapi.responses import StreamingResponse
 from fastapi.routing import iter_route_contexts
 from fastapi.staticfiles import StaticFiles
 from fastapi.testclient import TestClient
+from starlette.exceptions import HTTPException
 from starlette.websockets import WebSocketDisconnect
 
+from backend.api import guard as guarding
 from backend.api.guard import is_closed_gradio_address
 from backend.domain.access import Role
 from backend.main import create_app
@@ -490,3 +492,43 @@ def test_a_stream_of_events_is_cut_off_once_its_session_ended_and_keeps_no_sessi
     assert browser.get("/events").text.endswith("data: 116\n\n")
     assert (clock() - began).total_seconds() == 117 * 31
     assert browser.get("/api/session").status_code == 401
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "is_limited"),
+    [
+        ("POST", "/api/studies", False),
+        ("POST", "/api/uploads/abc/files", False),
+        ("POST", "/api/uploads/abc/finish", True),
+        ("POST", "/api/uploads", True),
+        ("POST", "/api/studies/search", True),
+        ("POST", "/api/uploads/a/b/files", True),
+        ("PUT", "/api/studies", True),
+        ("POST", "/gradio_api/run/predict", True),
+        ("POST", "/api/session/password", True),
+    ],
+)
+def test_only_the_routes_that_take_files_take_a_multipart_body_of_any_length(monkeypatch, method, path, is_limited):
+    monkeypatch.setattr(guarding, "BODY_BYTES_AT_MOST", 10)
+    scope = {
+        "type": "http",
+        "method": method,
+        "path": path,
+        "headers": [(b"content-type", b"multipart/form-data; boundary=x")],
+        "state": {"signed_in": object()},
+    }
+
+    async def receive():
+        return {"type": "http.request", "body": bytes(11), "more_body": True}
+
+    if is_limited:
+        with pytest.raises(HTTPException):
+            asyncio.run(guarding._limited(scope, receive)())
+    else:
+        assert asyncio.run(guarding._limited(scope, receive)())["more_body"]
+
+
+def test_a_multipart_body_to_a_json_route_is_stopped(browser, monkeypatch):
+    monkeypatch.setattr(guarding, "BODY_BYTES_AT_MOST", 1000)
+    answer = browser.post("/api/studies/search", files={"x": bytes(2000)})
+    assert answer.status_code == 413

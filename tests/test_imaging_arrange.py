@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backend.domain.errors import FileRefused
+from backend.domain.errors import FileRefused, ShapeError
 from backend.domain.study import SeriesKind, SpacingSource
 from backend.domain.view import VoiLutFunction, Window
-from backend.domain.volume import to_patient_mm
+from backend.domain.volume import VolumeGeometry, to_patient_mm
 from backend.imaging.arrange import SeriesLayout, StoredInstance, arrange
 from backend.imaging.header import read_header
 from tests.factories.images import (
@@ -393,3 +393,41 @@ def test_the_series_of_the_collection_lie_where_dcmtk_and_itk_say(shared_data: P
         assert ends[1] == pytest.approx(truth["last_ipp"], abs=1e-6)
         compared += 1
     assert compared >= 20
+
+
+def test_a_microscope_s_grid_of_a_quarter_micrometre_is_a_volume() -> None:
+    files = [
+        make_dicom(
+            np.full((4, 4), k, np.int16), ImagePositionPatient=[0, 0, 0.012 * k], PixelSpacing=[0.00025, 0.00025]
+        )
+        for k in range(3)
+    ]
+    layout = only(arrange_files(files))
+    # 12 um between slices is little more than what rounding may do (0.01 mm), and still three places.
+    assert (layout.kind, layout.kind_reason) == (SeriesKind.VOLUME, None)
+    assert layout.geometry is not None
+    assert np.allclose(layout.geometry.spacing_kji_mm, (0.012, 0.00025, 0.00025))
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        [[1, 0, 0], [0, 1, 0], [1, 1, 0]],  # in one plane
+        [[1, 0, 0], [0, 1, 0], [1, 1, 1e-9]],  # as good as
+        [[1e-3, 0, 0], [0, 1e-3, 0], [1e-3, 1e-3, 0]],  # also where they are short
+        [[1, 0, 0], [0, 1, 0], [0, 0, 0]],
+        [[1, 0, 0], [0, 1, 0], [0, 0, np.nan]],
+    ],
+)
+def test_axes_that_span_no_space_are_no_grid(columns: list[list[float]]) -> None:
+    affine = np.eye(4)
+    affine[:3, :3] = np.array(columns).T
+    with pytest.raises(ShapeError, match="invertible"):
+        VolumeGeometry((2, 2, 2), affine)
+
+
+def test_a_grid_that_is_not_to_be_made_leaves_pictures_in_their_order() -> None:
+    facts = [header_of(file).facts for file in make_stack(along_z(6, 0, 3))]
+    (layout,) = arrange([StoredInstance(str(n), each) for n, each in enumerate(facts)], without_grid="for a reason")
+    assert (layout.kind, layout.kind_reason, layout.geometry) == (SeriesKind.PICTURES, "for a reason", None)
+    assert order(layout) == [("1", 0), ("2", 0), ("0", 0)]

@@ -2,6 +2,7 @@
 
 import gzip
 import io
+import itertools
 import json
 from pathlib import Path
 
@@ -281,6 +282,23 @@ def test_a_broken_gzip_stream_is_refused() -> None:
 def test_gzip_of_several_streams_is_read_to_its_end() -> None:
     whole = make_nifti(RAMP)
     assert header_of(gzip.compress(whole[:370]) + gzip.compress(whole[370:])).facts["rows"] == 3
+
+
+def test_gzip_of_several_streams_longer_than_what_is_read_at_once_loses_no_byte() -> None:
+    """Members as bgzip and pigz write them: the first ends in the middle of a piece of 256 KiB that was read."""
+    noise = np.random.default_rng(0).integers(0, 255, (3, 600, 600), dtype=np.uint8)
+    whole = make_nifti(noise)
+    cuts = [0, 1 << 20, (1 << 20) + 60_000, len(whole)]
+    packed = b"".join(gzip.compress(whole[a:b]) for a, b in itertools.pairwise(cuts))
+    assert len(gzip.compress(whole[: cuts[1]])) % (1 << 18)
+    assert decode_volume(io.BytesIO(packed), header_of(packed).facts).tolist() == noise.tolist()
+
+
+def test_a_grid_in_micrometres_keeps_its_place() -> None:
+    sform = np.diag([0.00025, 0.00025, 0.012, 1])
+    layout = layout_of(make_nifti(RAMP, sform=sform))
+    assert layout.geometry is not None
+    assert np.allclose(layout.geometry.spacing_kji_mm, (0.012, 0.00025, 0.00025))
 
 
 def test_complex_voxels_are_refused_by_kind() -> None:

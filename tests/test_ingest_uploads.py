@@ -9,8 +9,8 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from backend.domain.access import Actor, Role
-from backend.domain.errors import Conflict, InvalidRequest, NotFound, UploadTooLarge
-from backend.domain.study import FileState, SeriesKind, Upload, UploadState
+from backend.domain.errors import Conflict, InvalidRequest, InvalidWindow, NotFound, ShapeError, UploadTooLarge
+from backend.domain.study import FileState, Identity, SeriesKind, Upload, UploadState
 from backend.services import ingest as ingesting
 from backend.services import intake
 from backend.services.studies import list_studies, open_series, study_details
@@ -194,6 +194,132 @@ def test_the_same_files_uploaded_at_once_are_stored_once(desk: Desk) -> None:
     assert (desk.rows(InstanceRow), desk.rows(StudyRow), desk.rows(SeriesRow)) == (20, 1, 1)
     (row,) = list_studies(desk.actor, store=desk.store).studies
     assert row.frame_count == 20
+
+
+# ---- another patient
+
+
+ANNA = {"PatientName": "ANNA", "PatientID": "P1"}
+BERTA = {"PatientName": "BERTA", "PatientID": "P2"}
+
+
+def test_a_study_of_another_patient_is_kept_apart_and_no_identity_is_lost(desk: Desk) -> None:
+    first = desk.taken_in({"a.dcm": dicom("1.2.3.1", **ANNA)}, "first")
+    before = study_details(desk.actor, first.study_ids[0], store=desk.store)
+    files = {"b.dcm": dicom("1.2.3.2", z=3, **BERTA), "c.dcm": dicom("1.2.3.3", study="1.5", series="1.5.2", **BERTA)}
+    second = desk.taken_in(files, "second")
+
+    assert desk.codes(second) == {"b.dcm": ("quarantined", "patient_mismatch")}
+    assert second.counts == {FileState.STORED: 1, FileState.QUARANTINED: 1}
+    assert study_details(desk.actor, first.study_ids[0], store=desk.store) == before
+    (theirs,) = [row for row in list_studies(desk.actor, store=desk.store).studies if row.id in second.study_ids]
+    assert theirs.identity is not None
+    assert (theirs.identity.patient_name, theirs.frame_count) == ("BERTA", 1)
+    (told,) = second.problems
+    assert not any(word in str(told.message) for word in ("ANNA", "BERTA", "P1", "P2"))
+    with Session(desk.store.engine) as session:
+        kept = session.scalars(select(UploadFileRow.sha256).where(UploadFileRow.state == "quarantined")).one()
+    assert desk.blobs.path(kept).exists()
+
+
+@on_sqlite
+def test_two_patients_in_one_upload_of_one_study_are_told_apart(desk: Desk) -> None:
+    files = {
+        "a": dicom("1.2.3.1", **ANNA),
+        "b": dicom("1.2.3.2", z=3, **BERTA),
+        "c": dicom("1.2.3.3", z=6, **ANNA),
+    }
+    upload = desk.taken_in(files)
+    assert desk.codes(upload) == {"b": ("quarantined", "patient_mismatch")}
+    (row,) = list_studies(desk.actor, store=desk.store).studies
+    assert row.identity is not None
+    assert (row.identity.patient_name, row.frame_count) == ("ANNA", 2)
+
+
+@on_sqlite
+def test_a_file_of_the_patient_goes_in_although_a_stranger_s_has_its_uid(desk: Desk) -> None:
+    desk.taken_in({"a": dicom("1.2.3.1", **ANNA)}, "first")
+    upload = desk.taken_in({"b": dicom("1.2.3.2", **BERTA), "c": dicom("1.2.3.2", z=3, **ANNA)}, "second")
+    assert desk.codes(upload) == {"b": ("quarantined", "patient_mismatch")}
+    assert upload.counts == {FileState.STORED: 1, FileState.QUARANTINED: 1}
+
+
+def test_two_patients_of_one_study_at_once_are_never_mixed(desk: Desk) -> None:
+    files = [{"a": dicom("1.2.3.1", **ANNA)}, {"b": dicom("1.2.3.2", z=3, **BERTA)}]
+    uploads = [desk.received(each, f"key-{n}") for n, each in enumerate(files)]
+    threads = [threading.Thread(target=desk.work, args=(upload_id,)) for upload_id in uploads]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    counts = [desk.status(upload_id).counts for upload_id in uploads]
+    assert sorted(map(list, counts)) == [[FileState.QUARANTINED], [FileState.STORED]]
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "contradict"),
+    [
+        (Identity(patient_id="P1"), Identity(patient_id="P2"), True),
+        (Identity(patient_id="P1 "), Identity(patient_id="P1"), False),
+        (Identity("ANNA", "P1"), Identity("ANNA^MARIE", "P1"), False),
+        (Identity("ANNA", "P1"), Identity("ANNA", ""), False),
+        (Identity("ANNA", "P1"), Identity("BERTA", ""), True),
+        (Identity("Doe^Jane", ""), Identity("DOE^JANE^^^", ""), False),
+        (Identity("DOE^JANE", ""), Identity("DOE^JANE=山田", ""), False),
+        (Identity("=山田", ""), Identity("DOE=佐藤", ""), True),
+        (Identity("ANNA", ""), Identity("", "P2"), False),
+        (Identity(patient_birth_date="19700101"), Identity(patient_birth_date="19700102"), True),
+        (Identity(patient_birth_date="19700101"), Identity(patient_name="ANNA"), False),
+    ],
+)
+def test_who_is_another_patient(one: Identity, other: Identity, contradict: bool) -> None:
+    assert one.contradicts(other) is contradict
+    assert other.contradicts(one) is contradict
+
+
+# ---- a series that cannot be arranged
+
+
+@on_sqlite
+def test_a_series_whose_grid_is_refused_becomes_pictures_and_the_one_beside_it_goes_in(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = intake.arrange
+
+    def refusing(instances: Any, **given: Any) -> Any:
+        layouts = real(instances, **given)
+        if instances[0].facts["number"] == 9 and layouts[0].geometry is not None:
+            raise ShapeError("an affine is finite and invertible")
+        return layouts
+
+    monkeypatch.setattr(intake, "arrange", refusing)
+    odd = {f"odd/{k}": dicom(f"1.2.4.{k + 1}", series="1.2.5", z=3.0 * k, SeriesNumber=9) for k in range(3)}
+    upload = desk.taken_in(ct_series(3) | odd)
+    assert (upload.state, upload.counts) == (UploadState.DONE, {FileState.STORED: 6})
+    series = study_details(desk.actor, upload.study_ids[0], store=desk.store).series
+    assert [(one.number, one.kind, one.kind_reason) for one in series] == [
+        (3, "volume", None),
+        (9, "pictures", "the positions and distances of the slices make no grid that can be measured"),
+    ]
+
+
+@on_sqlite
+def test_a_series_that_cannot_be_shown_at_all_is_told_of_its_files_and_the_others_go_in(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = intake.arrange
+
+    def refusing(instances: Any, **given: Any) -> Any:
+        if instances[0].facts["number"] == 9:
+            raise InvalidWindow("a window has a width")
+        return real(instances, **given)
+
+    monkeypatch.setattr(intake, "arrange", refusing)
+    odd = {"odd": dicom("1.2.4.1", series="1.2.5", SeriesNumber=9)}
+    upload = desk.taken_in(odd | ct_series(3))
+    assert (upload.state, desk.codes(upload)) == (UploadState.DONE, {"odd": ("refused", "invalid_window")})
+    assert upload.counts == {FileState.STORED: 3, FileState.REFUSED: 1}
+    assert study_details(desk.actor, upload.study_ids[0], store=desk.store).row.frame_count == 3
 
 
 # ---- casebook

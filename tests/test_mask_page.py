@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from playwright.sync_api import expect
 
 from backend.domain.segmenter import SegmenterUnavailable
 from tests.mask_page import *  # noqa: F403
@@ -267,6 +268,49 @@ def test_a_row_leads_to_the_nearest_slice_that_has_it_and_says_who_and_how_large
     assert opened.watched.viewer_state()["index"] == 7
     # 116 voxels of 1 x 1 x 3 mm.
     assert "100 mm² here · 0.35 ml" in opened.row_text("Far")
+
+
+def test_what_is_measured_at_the_detector_is_never_plain_millimetres(cpu_masks: OpenMasks):
+    detector = {"Modality": "DX", "PixelSpacing": None, "ImagerPixelSpacing": [0.5, 0.5]}
+    opened = cpu_masks(phantom("detector", slices=1, **detector))
+    assert opened.series["spacing_source"] == "imager"
+    opened.look(8, x=32, y=24)
+    opened.store("Plate", {0: block(0, 0, 10, 10)})
+    refresh(opened)
+    # 100 px of 0.5 x 0.5 mm.
+    expect(opened.row("Plate").locator(".sm-size")).to_have_text("25.0\u00a0mm²\u00a0det.")
+    assert "Measured at the detector" in str(opened.row("Plate").locator(".sm-size").get_attribute("title"))
+    prompt_box(opened, (18.1, 12.2), (30.1, 22.2))
+    assert said(opened).startswith("Box. 30.0 mm² at the detector")
+    opened.press("Escape")
+    opened.tool("brush")
+    assert opened.page.locator(".sm-panel .sm-value").inner_text().endswith(" mm det.")
+
+
+def test_without_a_spacing_everything_is_in_pixels(cpu_masks: OpenMasks):
+    opened = cpu_masks(phantom("no spacing", slices=1, Modality="DX", PixelSpacing=None))
+    assert opened.series["spacing_source"] == "unknown"
+    opened.store("Plate", {0: block(0, 0, 10, 10)})
+    refresh(opened)
+    expect(opened.row("Plate").locator(".sm-size")).to_have_text("100\u00a0px")
+
+
+def test_an_outline_begun_before_more_images_came_is_not_stored_on_another_slice(cpu_masks: OpenMasks):
+    opened = cpu_masks(phantom("grows", slices=2))
+    opened.look(8, x=32, y=24)
+    more = [("9.dcm", phantom("grows", slices=3)[2][1])]
+    assert opened.watched.product.upload(more)["counts"]["stored"] == 1
+    opened.page.get_by_text("+ Add").click()
+    opened.page.wait_for_function("() => document.querySelector('.sm-saving').dataset.tone === 'bad'")
+    assert opened.saving().startswith("not saved: More images came to this series since it was opened")
+    assert opened.masks() == []
+    opened.page.locator(".sm-saving button").click()
+    opened.page.wait_for_function("() => document.querySelector('.sp-stage').serpensViewer.state().count === 3")
+    expect(opened.page.locator(".sm-notice")).to_contain_text("could not be kept. Draw it again.")
+    assert opened.labels() == []
+    opened.page.get_by_text("+ Add").click()
+    opened.wait_saved()
+    assert len(opened.masks()) == 1
 
 
 def test_a_box_is_previewed_and_accepted_or_rejected(cpu_masks: OpenMasks):

@@ -190,6 +190,26 @@ def test_c30_slice_k_has_k_squared_pixels_in_whichever_order_it_is_asked_for(cli
 
 
 @on_sqlite
+@pytest.mark.parametrize("axes", ["RAS", "LAI"])
+def test_a_mask_on_one_of_several_volumes_lies_on_the_stored_slice_that_was_shown(clinic: Clinic, axes: str) -> None:
+    """Two volumes of three slices, each shown from its last slice to its first where the axes say so."""
+    voxels = np.zeros((2, 3, 4, 5), np.int16)
+    voxels[1, 2, 1, 3] = 100  # the sixth stored slice
+    (series,) = clinic.take_in({"v.nii": make_nifti(voxels, sform=AFFINES[axes])}, stated_modality="CT")
+    assert series.display.reverse_slices is (axes == "LAI")
+    ((at, row, column),) = np.argwhere(np.stack([_values(clinic, series, each) for each in range(6)]) == 100)
+    assert at == (3 if axes == "LAI" else 5)
+    saved = save(clinic, clinic.begin(series), int(at), plane_of(series, (row, column)))
+    assert saved.voxels == {1: {5: 1}}
+    with clinic.store.transaction(read_only=True) as tx:
+        stored = unpack_plane(tx.masks.plane(saved, 1, 5), rows=4, columns=5)
+    assert np.argwhere(stored).tolist() == [[1, 3]]
+    assert np.argwhere(shown(clinic, saved, int(at))).tolist() == [[row, column]]
+    (described,) = masks.describe_masks(clinic.actor, series.id, store=clinic.store)
+    assert [frame["frame_index"] for frame in described.facts()["segments"][0]["frames"]] == [at]
+
+
+@on_sqlite
 def test_sizes_come_with_the_spacing_and_not_without_it(clinic: Clinic) -> None:
     from tests.ingest_files import png
 

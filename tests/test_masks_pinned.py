@@ -13,6 +13,7 @@ from sqlalchemy.orm import Session
 from backend.domain.mask import pack_plane
 from backend.domain.study import Series
 from backend.services import masks
+from backend.services.studies import list_studies, study_details
 from backend.store.repository import new_id
 from backend.store.tables import MaskVersionRow, ProjectRow, SeriesRow, StudyRow
 from tests.clinic import Clinic
@@ -61,6 +62,19 @@ def test_a_mask_stays_on_its_anatomical_slices_when_more_arrive_below(clinic: Cl
     assert described.version == version
     assert [heights(old)[frame["frame_index"]] for frame in described.facts()["segments"][0]["frames"]] == [24, 27]
     assert masks.describe_masks(clinic.actor, new.id, store=clinic.store) == []
+
+
+def test_a_superseded_series_is_listed_last_and_its_images_are_counted_once(clinic: Clinic) -> None:
+    (series,) = clinic.take_in(slices(5, 10))
+    painted(clinic, series, 3)
+    clinic.take_in(slices(0, 5))
+    details = study_details(clinic.actor, series.study_id, store=clinic.store)
+    assert (details.row.series_count, details.row.frame_count) == (1, 10)
+    assert details.row.cover_series_id != series.id
+    assert [(one.is_superseded, one.frame_count) for one in details.series] == [(False, 10), (True, 5)]
+    assert details.series[1].id == series.id
+    (row,) = list_studies(clinic.actor, store=clinic.store).studies
+    assert row == details.row
 
 
 def test_a_run_pins_its_series_too_and_goes_on_after_more_arrived(clinic: Clinic) -> None:

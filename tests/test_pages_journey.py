@@ -56,7 +56,7 @@ def test_sign_in_upload_a_zip_and_read_it(page: OpenPage, product: Product, shar
     watched.page.mouse.up()
     assert watched.viewer_state()["window"] != state["window"]
     watched.page.wait_for_function("() => /frames 28 . 28/.test(document.querySelector('.sp-status').textContent)")
-    watched.page.keyboard.press("r")
+    watched.page.keyboard.press("0")
     shoot(watched, "case-ct-1600x920")
     watched.page.set_viewport_size({"width": 1280, "height": 720})
     watched.page.wait_for_timeout(200)

@@ -115,6 +115,24 @@ def test_a_prompt_becomes_the_next_version_of_a_mask_or_a_conflict(clinic: Clini
 
 
 @on_sqlite
+def test_an_answer_of_larger_cells_than_pixels_is_marked_resampled_and_stays_so(clinic: Clinic) -> None:
+    class Coarse(BoxSegmenter):
+        def segment(self, picture: CanonicalPicture, prompt: Prompt) -> Segmentation:
+            return replace(super().segment(picture, prompt), grid=(2, 3))
+
+    series = clinic.ct()
+    coarse = replace(clinic.services, segmenter=Coarse())
+    seen = preview(clinic, series, services=coarse)
+    assert seen.to_json()["is_resampled"] is True
+    assert accept(clinic, series, seen.bits_sha256, services=coarse).is_resampled
+    base = clinic.begin(series)
+    second = accept(clinic, series, seen.bits_sha256, onto=(base.mask_id, 1, 1), services=coarse)
+    assert second.is_resampled
+    assert accept(clinic, series, seen.bits_sha256, onto=(base.mask_id, 1, 2)).is_resampled
+    assert not accept(clinic, series, seen.bits_sha256).is_resampled
+
+
+@on_sqlite
 def test_c31_a_prompt_on_one_series_changes_no_mask_of_another(clinic: Clinic) -> None:
     one = clinic.ct()
     (other,) = clinic.take_in(ct_series(2, study="1.9"))

@@ -9,11 +9,13 @@ import pytest
 from PIL import Image
 
 from backend.domain.crop import View, whole_frame
+from backend.domain.errors import NotFound
+from backend.domain.mask import pack_plane
 from backend.domain.study import Series
 from backend.domain.trace import ToolBody
 from backend.domain.view import Window
 from backend.imaging.render import render
-from backend.services import pictures, series
+from backend.services import masks, pictures, series
 from backend.services.frames import Frames
 from backend.services.run_workbench import ClinicWorkbench
 from backend.services.studies import OpenedSeries, open_series
@@ -158,12 +160,76 @@ def test_a_tools_mask_comes_back_as_it_was_lifted_and_twice_is_once(clinic: Clin
         for _ in range(2)
     ]  # fmt: skip
     assert stored[0] == stored[1]
-    assert (stored[0].area_px, stored[0].area_mm2, stored[0].box) == (4, 4.0, (1, 1, 5, 4))
-    assert np.array_equal(bench.mask_on_frame(stored[0]), mask)
+    made = stored[0].made
+    assert (made.area_px, made.area_mm2, made.box, made.score) == (4, 4.0, (1, 1, 5, 4), 0.5)
+    assert (stored[0].body, np.array_equal(bench.mask_on_frame(made), mask)) == (BODY, True)
     with clinic.store.transaction(read_only=True) as tx:
-        version = tx.masks.get(stored[0].mask_version_id)
+        version = tx.masks.get(made.mask_version_id)
     assert version.is_resampled
     assert version.segments[0].label == ("a structure " + "x" * 90)[:64]
+
+
+def test_what_a_tool_is_told_after_a_crash_is_what_was_stored_before_it(clinic: Clinic) -> None:
+    one = step_edge(clinic)
+    bench = ClinicWorkbench(clinic.ask(one), services=clinic.services)
+    first, other = np.zeros((8, 8), bool), np.ones((8, 8), bool)
+    first[2:4, 1:4] = True
+    given = {"frame_index": 0, "label": "a", "sequence": 5, "is_present": True, "is_resampled": False}
+    stored = bench.store_mask(first, body=BODY, score=0.5, **given)
+    again = bench.store_mask(other, body=ToolBody(name="another", version="2"), score=0.9, **given)
+    assert (again.made.mask_version_id, again.made.area_px, again.made.area_mm2) == (stored.made.mask_version_id, 6, 6)
+    assert (again.made.box, again.made.score) == ((1, 2, 4, 4), None)
+    assert (again.body.name, again.body.version) == (BODY.name, BODY.version)
+    assert bench.store_mask(other, body=BODY, score=0.9, **given).made.score is None
+    assert bench.store_mask(first, body=BODY, score=0.5, **given) == stored
+
+
+def test_a_persons_mask_is_given_on_one_frame_and_none_of_another_series(clinic: Clinic) -> None:
+    one = clinic.ct()
+    bench = ClinicWorkbench(clinic.ask(one), services=clinic.services)
+    begun = clinic.begin(one)
+    plane = np.zeros((4, 6), bool)
+    plane[1, 2:5] = True
+    drawn = masks.save_plane(
+        clinic.actor, begun.mask_id, 1, 2, pack_plane(plane), base_version=1, request_key="12345678",
+        store=clinic.store, clock=clinic.clock,
+    )  # fmt: skip
+    given = bench.given_mask(drawn.id, frame_index=2)
+    assert (given.label, given.made.area_px, given.made.box, given.made.score) == ("Lung", 3, (2, 1, 5, 2), None)
+    assert np.array_equal(bench.mask_on_frame(given.made), plane)
+    assert bench.given_mask(drawn.id, frame_index=0).made.area_px == 0
+    other = ClinicWorkbench(clinic.ask(step_edge(clinic)), services=clinic.services)
+    with pytest.raises(NotFound):
+        other.given_mask(drawn.id, frame_index=0)
+
+
+def test_c17_padding_and_what_is_no_number_have_no_value(clinic: Clinic) -> None:
+    pixels = np.full((4, 4), 1000, np.int16)
+    pixels[0] = -2000
+    dicom = make_dicom(pixels, RescaleSlope=1, RescaleIntercept=-1024, RescaleType="HU", PixelPaddingValue=-2000)
+    (one,) = clinic.take_in({"a.dcm": dicom})
+    found, frames = opened(clinic, one)
+    seen = pictures.canonical_picture(found, 0, frames=frames)
+    assert seen.values is not None
+    assert np.isnan(seen.values[0]).all()
+    assert (seen.values[1:] == -24).all()
+    voxels = np.full((1, 2, 2), 7, np.float32)
+    voxels[0, 0] = np.nan, np.inf
+    (floats,) = clinic.take_in({"v.nii": make_nifti(voxels)})
+    found, frames = opened(clinic, floats)
+    values = pictures.canonical_picture(found, 0, frames=frames).values
+    assert values is not None
+    assert sorted(values[np.isfinite(values)]) == [7, 7]
+    assert np.isnan(values).sum() == 2
+
+
+def test_a_frame_with_long_pixels_is_shown_in_its_physical_aspect(clinic: Clinic) -> None:
+    (one,) = clinic.take_in({"a.dcm": make_dicom(np.zeros((6, 8), np.int16), PixelSpacing=[2.0, 0.5])})
+    bench = ClinicWorkbench(clinic.ask(one), services=clinic.services)
+    view = bench.first_view()
+    assert (view.width, view.height, view.crop) == (8, 24, (0, 0, 8, 6))
+    assert view.to_frame(4, 12) == (4, 3)
+    assert Image.open(io.BytesIO(bench.render(view).png)).size == (8, 24)
 
 
 def test_the_same_view_drawn_again_is_the_same_file(clinic: Clinic) -> None:

@@ -5,13 +5,14 @@ import time
 from datetime import timedelta
 from typing import Any
 
+import numpy as np
 import pytest
 
 from backend.agent.policy import Utterance
 from backend.domain.access import Role
 from backend.domain.errors import Conflict, InvalidRequest, NotFound
+from backend.domain.mask import AuthorKind, pack_plane
 from backend.domain.trace import (
-    CorrectionGiven,
     ModelSpoke,
     QuestionAsked,
     Run,
@@ -21,12 +22,12 @@ from backend.domain.trace import (
     StopReason,
 )
 from backend.runner import LeaveRun
-from backend.services import runs
+from backend.services import masks, runs
 from backend.services.reviews import NotJudgeable
-from backend.services.runs import StoredTrace
+from backend.services.runs import Correction, StoredTrace
 from backend.services.studies import SeriesChanged
 from backend.store.runs import LeaseLost
-from tests.clinic import ANSWER, BOX, Clinic, at_once, of_kind
+from tests.clinic import ANSWER, BOX, Clinic, at_once, of_kind, say
 from tests.fakes_agent import SayPolicy
 
 on_sqlite = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
@@ -372,9 +373,7 @@ def test_a_run_that_is_cancelled_while_it_waits_says_no_word(clinic: Clinic) -> 
     assert "ModelSpoke" not in clinic.kinds(run.id)
 
 
-def go_on(
-    clinic: Clinic, run: Run, sequence: int, correction: CorrectionGiven | None = None, key: str = "12345678"
-) -> Run:
+def go_on(clinic: Clinic, run: Run, sequence: int, correction: Correction | None = None, key: str = "12345678") -> Run:
     return runs.continue_run(
         clinic.actor,
         run.id,
@@ -388,15 +387,15 @@ def go_on(
 
 def test_a_child_goes_on_from_a_step_with_the_correction_and_the_pictures_of_its_parent(clinic: Clinic) -> None:
     parent = clinic.answered(clinic.ct())
-    said = CorrectionGiven(text="further left", given_by=clinic.actor.user_id, box=(0, 0, 2, 2))
+    said = Correction("further left", box=(0, 0, 2, 2))
     child = go_on(clinic, parent, 5, said)
     assert go_on(clinic, parent, 5, said).id == child.id
     policy = SayPolicy(BOX, ANSWER)
     assert clinic.runner(policy).work_one()
     assert clinic.kinds(child.id) == [
         "QuestionAsked",
-        "CorrectionGiven",
         "ImageShown",
+        "CorrectionGiven",
         "ModelSpoke",
         "AnswerGiven",
         "RunStopped",
@@ -445,10 +444,65 @@ def test_c31_a_correction_names_no_mask_of_another_series(clinic: Clinic) -> Non
     (other,) = clinic.take_in(ct_series(2, study="1.9"))
     mask = clinic.begin(other)
     with pytest.raises(NotFound):
-        go_on(clinic, parent, 5, CorrectionGiven(text="", given_by="x", mask_version_id=mask.id))
-    for box in ((2, 0, 1, 1), (0, 0, float("nan"), 1)):
+        go_on(clinic, parent, 5, Correction(mask_version_id=mask.id))
+    for box in ((2, 0, 1, 1), (0, 0, float("nan"), 1), (6, 0, 9, 4), (0, -3, 6, 0)):
         with pytest.raises(InvalidRequest):
-            go_on(clinic, parent, 5, CorrectionGiven(text="", given_by="x", box=box))
+            go_on(clinic, parent, 5, Correction(box=box))
+    with pytest.raises(InvalidRequest, match="frames 0 to 2"):
+        go_on(clinic, parent, 5, Correction(box=(0, 0, 1, 1), frame_index=3))
+
+
+@on_sqlite
+def test_a_correction_lies_on_the_frame_of_its_step_or_the_one_that_is_named(clinic: Clinic) -> None:
+    series = clinic.ct()
+    turns = (say("go_to_slice", slice=3), BOX, ANSWER)
+    parent = clinic.answered(series, policy=SayPolicy(*turns))
+    moved, boxed = (event.sequence for event in of_kind(clinic.events(parent.id), "ToolReturned"))
+    (answered,) = of_kind(clinic.events(parent.id), "AnswerGiven")
+
+    def frame(sequence: int, key: str, **given: Any) -> int | None:
+        child = go_on(clinic, parent, sequence, Correction(**given), key=key)
+        assert child.correction is not None
+        assert child.correction.given_by == clinic.actor.user_id
+        return child.correction.frame_index
+
+    box = (0, 0, 2, 2)
+    # The second call names picture 1, of the first slice; the newest picture before it shows the third.
+    assert frame(boxed, "boxed 123", box=box) == 0
+    assert frame(moved, "moved 123", box=box) == 2
+    assert frame(answered.sequence, "answer 12", text="no", box=box) == 0
+    assert frame(boxed, "named 123", box=box, frame_index=1) == 1
+    mask = clinic.begin(series)
+    drawn = masks.save_plane(
+        clinic.actor, mask.mask_id, 1, 1, pack_plane(np.ones((4, 6), bool)), base_version=1, request_key="12345678",
+        store=clinic.store, clock=clinic.clock,
+    )  # fmt: skip
+    assert frame(boxed, "mask 1234", mask_version_id=drawn.id) == 1
+
+
+@on_sqlite
+def test_a_persons_mask_is_shown_to_the_model_and_measured(clinic: Clinic) -> None:
+    series = clinic.ct()
+    parent = clinic.answered(series)
+    mask = clinic.begin(series, "Nodule")
+    plane = np.zeros((4, 6), bool)
+    plane[0, 0:3] = True
+    drawn = masks.save_plane(
+        clinic.actor, mask.mask_id, 1, 0, pack_plane(plane), base_version=1, request_key="12345678",
+        store=clinic.store, clock=clinic.clock,
+    )  # fmt: skip
+    child = go_on(clinic, parent, 5, Correction("This.", mask_version_id=drawn.id))
+    policy = SayPolicy("", say("measure", quantity="area", mask=2), ANSWER)
+    assert clinic.runner(policy).work_one()
+    assert clinic.run(child.id).stop_reason is StopReason.ANSWERED
+    told = "\n".join(message.text for message in policy.heard[-1])
+    assert 'The clinician\'s outline is mask 2 "Nodule", slice 1: area 3 px (3.0 mm2), box [0.0, 0.0, 3.0, 1.0]' in told
+    (measured,) = of_kind(clinic.events(child.id), "ToolReturned")
+    assert (measured.payload.values["area_px"], measured.payload.masks) == (3, ())
+    shown = of_kind(clinic.events(child.id), "ImageShown")
+    assert [event.payload.mask_version_id for event in shown][-1] == drawn.id
+    with clinic.store.transaction(read_only=True) as tx:
+        assert tx.masks.get(drawn.id).author.kind is AuthorKind.PERSON
 
 
 @on_sqlite

@@ -5,14 +5,19 @@ import json
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+from sqlalchemy import delete
+from sqlalchemy.orm import Session
 
 from backend.api import events as streaming
+from backend.api import guard as guarding
 from backend.api.events import EventHub, stream_events
 from backend.domain.access import Actor, Role
 from backend.domain.mask import pack_plane
@@ -22,6 +27,7 @@ from backend.services import runs
 from backend.services.context import utc_now
 from backend.store.notify import News, PostgresNotifier, SocketNotifier
 from backend.store.repository import new_id
+from backend.store.tables import MembershipRow
 from tests.clinic import ANSWER, BOX, Clinic, Sent, read_stream, served
 from tests.fakes import BoxSegmenter
 from tests.fakes_agent import SayPolicy
@@ -128,12 +134,35 @@ def test_events_come_while_the_run_works_and_previews_have_no_number(web: Web) -
     soon(lambda: not web.hub._waiting)
 
 
+@on_sqlite
+def test_who_is_removed_from_the_project_is_shown_no_more_of_a_run(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guarding, "STREAM_CHECKED_EVERY", timedelta(0))
+    monkeypatch.setattr(streaming, "KEEP_ALIVE_S", 0.1)
+    clinic, sent = web.clinic, []
+    run = clinic.ask(clinic.ct())
+
+    def follow() -> None:
+        with suppress(httpx.RemoteProtocolError):  # the answer is cut off
+            sent.extend(web.follow(run))
+
+    following = threading.Thread(target=follow)
+    following.start()
+    soon(lambda: web.hub._waiting)
+    with Session(clinic.store.engine) as session, session.begin():
+        session.execute(delete(MembershipRow).where(MembershipRow.user_id == clinic.actor.user_id))
+    following.join(10)
+    assert not following.is_alive()
+    assert "end" not in [one.name for one in sent]
+    soon(lambda: not web.hub._waiting)
+
+
 def test_c51_closing_the_tab_frees_its_place_and_stops_nothing(web: Web) -> None:
     run = web.clinic.ask(web.clinic.ct())
     for _ in range(5):
         client = web.client()
         with client.stream("GET", f"/api/runs/{run.id}/events") as answer:
-            next(answer.iter_lines())
+            lines = answer.iter_lines()  # an iterator that nobody holds closes the answer
+            next(lines)
             soon(lambda: web.hub._waiting)
         client.close()
     soon(lambda: not web.hub._waiting)

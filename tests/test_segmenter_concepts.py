@@ -50,6 +50,17 @@ def test_c49_a_slice_of_air_has_no_body(segmenter: EmbeddedSegmenter) -> None:
         assert not find(segmenter, ct_picture(np.full((64, 80), -1000, dtype=np.float32)), concept).is_present
 
 
+@pytest.mark.parametrize("concept", ["body", "lungs", "bone", "air", "fat"])
+def test_c17_padding_around_a_slice_changes_nothing_that_is_found(segmenter: EmbeddedSegmenter, concept: str) -> None:
+    values, truth = chest_ct()
+    middle = values.shape[0] / 2
+    j, i = np.mgrid[: values.shape[0], : values.shape[1]]
+    values[np.hypot(i + 0.5 - middle, j + 0.5 - middle) > 120] = np.nan
+    answer = find(segmenter, CanonicalPicture(ct_picture(np.nan_to_num(values)).pixels, values, "CT", "HU"), concept)
+    assert answer.is_present
+    assert dice(answer.mask, truth[concept]) > 0.95
+
+
 def test_ct_without_hounsfield_units_is_refused_with_the_reason(segmenter: EmbeddedSegmenter) -> None:
     values, _ = chest_ct()
     with pytest.raises(ToolError, match=r"HU.*unit unknown"):

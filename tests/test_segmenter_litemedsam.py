@@ -12,8 +12,10 @@ from PIL import Image
 from skimage.measure import label, regionprops
 
 from annotation.segmenters import litemedsam, timm_names
+from annotation.segmenters.embedded import EmbeddedSegmenter
 from annotation.segmenters.litemedsam import LiteMedSam
 from backend.domain.errors import Misconfigured
+from backend.domain.segmenter import BoxPrompt, CanonicalPicture
 from tests.factories.segmenter import dice, disc, disc_picture, iou
 
 DISC = disc_picture(200, 300, x=120, y=90, radius=40).pixels
@@ -55,6 +57,12 @@ def test_a_box_gives_the_disc_in_it_and_an_estimate(model: LiteMedSam) -> None:
     answer = model.outline(DISC, BOX)
     assert iou(answer.mask, disc(200, 300, x=120, y=90, radius=40)) > 0.9
     assert 0.8 < answer.predicted_iou <= 1
+    # 256 cells along the longer side of 300: coarser than the picture's pixels.
+    assert answer.grid == (171, 256)
+    segmentation = EmbeddedSegmenter(model).segment(CanonicalPicture(DISC), BoxPrompt(BOX))
+    assert (segmentation.grid, segmentation.is_resampled) == ((171, 256), True)
+    small = CanonicalPicture(disc_picture(80, 88, x=45, y=45, radius=20).pixels)
+    assert not EmbeddedSegmenter(model).segment(small, BoxPrompt((20, 20, 70, 70))).is_resampled
 
 
 def test_a_picture_is_encoded_once_for_prompts_at_once(model: LiteMedSam, monkeypatch: pytest.MonkeyPatch) -> None:

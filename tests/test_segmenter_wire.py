@@ -86,6 +86,26 @@ def test_a_mask_comes_back_bit_for_bit(rows: int, columns: int, seed: int) -> No
     assert (back.score, back.is_present, back.body, back.seconds) == (0.875, True, BODY, 0.25)
 
 
+def test_the_grid_of_an_answer_comes_back() -> None:
+    for grid in (None, (256, 180)):
+        answer = Segmentation(np.zeros((4, 6), np.bool_), None, is_present=False, body=BODY, seconds=0.0, grid=grid)
+        message = wire.encode_segmentation(answer)
+        assert wire.decode_segmentation(message).grid == grid
+    for wrong in (b'"grid":[256]', b'"grid":[0,-1]', b'"grid":"256"', b'"grid":[2,true]'):
+        right = b'"grid":[256,180]'
+        with pytest.raises(InvalidRequest, match="grid"):
+            wire.decode_segmentation(message.replace(right, wrong.ljust(len(right))))
+
+
+def test_a_pixel_without_a_value_has_none_on_the_other_side() -> None:
+    values = np.array([[np.nan, -1000.5], [40, np.nan]], np.float32)
+    message = wire.encode_picture(CanonicalPicture(np.zeros((2, 2), np.uint8), values))
+    back = wire.decode_picture(message)
+    assert back.values is not None
+    assert np.array_equal(back.values, values, equal_nan=True)
+    assert wire.encode_picture(back) == message
+
+
 def test_a_mask_takes_one_bit_a_pixel() -> None:
     answer = Segmentation(np.zeros((1000, 1000), np.bool_), None, is_present=False, body=BODY, seconds=0.0)
     assert len(wire.encode_segmentation(answer)) < 125_000 + 400

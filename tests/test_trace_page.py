@@ -113,7 +113,7 @@ def test_a_box_is_corrected_by_dragging_and_its_new_outline_is_kept(
     page.mouse.up()
     page.wait_for_function(
         """() => [...document.querySelectorAll(".sp-side button")].some(
-                   (one) => one.textContent.startsWith("Accept") && !one.disabled && one.checkVisibility())"""
+                   (one) => one.textContent.startsWith("Keep") && !one.disabled && one.checkVisibility())"""
     )
     shoot(seen.watched, "trace-drag-1600x920")
     page.keyboard.press("Enter")
@@ -125,9 +125,18 @@ def test_a_box_is_corrected_by_dragging_and_its_new_outline_is_kept(
     assert judged["corrected_box"] == pytest.approx(dragged, abs=0.7)
     made = next(one["payload"] for one in seen.events() if one["payload"]["kind"] == "ToolReturned")
     assert judged["corrected_mask_version_id"] not in (None, made["masks"][0]["mask_version_id"])
+    sent = []
+    page.on("request", lambda request: sent.append(request) if request.url.endswith("/continue") else None)
     page.reload()
     seen.wait_until_stopped()
     expect(seen.step(1).locator(".sp-step-foot .sp-said")).to_contain_text("Box moved to ")
+    with policy.saying(ANSWER):
+        seen.step(1).get_by_role("button", name="Continue").click()
+        page.keyboard.press("Control+Enter")
+        page.wait_for_selector(".sp-from-here")
+        seen.wait_until_stopped()
+    assert sent[0].post_data_json["frame_index"] == 0
+    assert sent[0].post_data_json["box"] == judged["corrected_box"]
     seen.watched.require_clean()
 
 
@@ -365,6 +374,54 @@ def test_keys_move_and_judge_and_do_nothing_while_one_types(trace: OpenTrace, xr
     press("Escape")
     press("?")
     expect(seen.page.locator(".sv-help")).to_contain_text("accept, reject, correct the step")
+
+
+def test_r_on_the_image_rejects_the_step_and_moves_nothing(trace: OpenTrace, xray: Series, policy: ChosenPolicy):
+    seen = trace(xray)
+    with policy.saying(ANSWER):
+        seen.ask("Is anything there?")
+    seen.page.locator(".sv-surface").click()
+    seen.page.keyboard.press("+")
+    zoom = seen.watched.viewer_state()["zoom"]
+    seen.page.keyboard.press("r")
+    expect(seen.page.locator(".sp-trace-foot > .sp-unsaved")).to_contain_text("Choose a step first")
+    seen.answer.locator(".sp-step-title").click()
+    seen.page.locator(".sv-surface").click()
+    seen.page.keyboard.press("r")
+    expect(seen.answer.locator("[data-verdict=reject]").last).to_have_attribute("aria-pressed", "true")
+    seen.wait_until_saved()
+    assert [one["verdict"] for one in seen.feedback()] == ["reject"]
+    assert seen.watched.viewer_state()["zoom"] == zoom
+    seen.page.keyboard.press("0")
+    assert seen.watched.viewer_state()["zoom"] < zoom
+
+
+def test_a_question_about_a_series_that_grew_is_kept_and_asked_again(
+    trace: OpenTrace, xray: Series, policy: ChosenPolicy
+):
+    seen = trace(xray)
+    words = {"code": "series_changed", "message": "series 1 has 2 frames now, it was opened with 1", "details": {}}
+    sent = []
+
+    def grew(route: Route) -> None:
+        if route.request.method == "POST" and not sent:
+            sent.append(route.request.post_data_json)
+            route.fulfill(status=409, json={"error": words})
+        else:
+            route.continue_()
+
+    seen.page.route("**/runs", grew)
+    seen.page.fill(".sp-ask-text >> nth=0", "Is anything there?")
+    seen.page.keyboard.press("Enter")
+    expect(seen.page.locator(".sp-ask .sp-unsaved")).to_contain_text("More images came to this series")
+    assert sent[0]["frame_count"] == 1
+    seen.page.locator(".sp-ask").get_by_role("button", name="Open it again").click()
+    seen.watched.wait_for_image()
+    assert seen.page.input_value(".sp-ask-text >> nth=0") == "Is anything there?"
+    with policy.saying(ANSWER):
+        seen.page.press(".sp-ask-text >> nth=0", "Enter")
+        seen.page.wait_for_function("() => document.querySelector('.sp-ask-text').value === ''")
+        seen.wait_until_stopped()
 
 
 def test_n_goes_to_the_next_study(trace: OpenTrace, xray: Series, ct: Series, policy: ChosenPolicy):

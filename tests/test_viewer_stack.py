@@ -256,11 +256,11 @@ def test_keys(cpu_viewer: OpenPage, viewer_page: ViewerPage) -> None:
     zoom = viewer.state()["zoom"]
     viewer.page.keyboard.press("+")
     assert viewer.state()["zoom"] == pytest.approx(1.25 * zoom)
-    viewer.page.keyboard.press("r")
+    viewer.page.keyboard.press("0")
     state = viewer.state()
     assert (state["inverted"], state["zoom"]) == (False, pytest.approx(zoom))
     viewer.page.keyboard.press("?")
-    assert viewer.page.get_by_role("dialog", name="Keys of the viewer").is_visible()
+    assert viewer.page.get_by_role("dialog", name="Keys of the page").is_visible()
     viewer.page.keyboard.press("Escape")
     assert viewer.page.locator(".sv-help").is_hidden()
 

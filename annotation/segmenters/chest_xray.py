@@ -59,7 +59,7 @@ def find_lungs(picture: CanonicalPicture, outline_box: OutlineBox) -> Finding:
     if cores is None:
         return absent(rows, columns)
     lungs = np.zeros((rows, columns), dtype=np.bool_)
-    scores = []
+    scores, grid = [], None
     for core in cores:
         first = outline_box(_widened(core.box, _BOX_MARGIN, rows, columns))
         second_box = _box_of(first.mask)
@@ -71,7 +71,8 @@ def find_lungs(picture: CanonicalPicture, outline_box: OutlineBox) -> Finding:
             return absent(rows, columns)
         lungs |= lung
         scores.append(answer.predicted_iou)
-    return Finding(mask=lungs, is_present=True, score=min(scores))
+        grid = answer.grid
+    return Finding(mask=lungs, is_present=True, score=min(scores), grid=grid)
 
 
 def _cores(grey: NDArray[np.uint8]) -> tuple[_Core, _Core] | None:

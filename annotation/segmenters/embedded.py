@@ -59,6 +59,7 @@ class EmbeddedSegmenter:
             is_present=finding.is_present,
             body=body,
             seconds=time.perf_counter() - started,
+            grid=finding.grid,
         )
 
     def prepare(self, picture: CanonicalPicture) -> None:
@@ -84,4 +85,4 @@ class EmbeddedSegmenter:
 def _of_box(answer: BoxAnswer) -> Finding:
     """A box whose mask is empty holds nothing that the model would outline."""
     mask: NDArray[np.bool_] = answer.mask
-    return Finding(mask=mask, is_present=bool(mask.any()), score=answer.predicted_iou)
+    return Finding(mask=mask, is_present=bool(mask.any()), score=answer.predicted_iou, grid=answer.grid)

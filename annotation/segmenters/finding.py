@@ -20,11 +20,13 @@ class Finding:
         mask: (rows, columns); all False where the target is not present.
         is_present: The rule's own acceptance test; its limits stand beside the rule.
         score: The refining model's estimate where it refined, else None.
+        grid: (rows, columns) in which the refining model answered; None where the mask is the picture's own pixels.
     """
 
     mask: BoolArray
     is_present: bool
     score: float | None = None
+    grid: tuple[int, int] | None = None
 
 
 def absent(rows: int, columns: int) -> Finding:

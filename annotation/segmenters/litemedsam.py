@@ -69,10 +69,17 @@ def require_pinned(weights: Path) -> None:
 
 @dataclass(frozen=True, slots=True)
 class BoxAnswer:
-    """A mask, (rows, columns), and the model's own estimate of its IoU with the truth, 0 to 1."""
+    """What the model outlined.
+
+    Attributes:
+        mask: (rows, columns) of the picture.
+        predicted_iou: The model's own estimate of its IoU with the truth, 0 to 1.
+        grid: (rows, columns) of the part of the model's own grid that held the picture.
+    """
 
     mask: NDArray[np.bool_]
     predicted_iou: float
+    grid: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +158,8 @@ class LiteMedSam:
                 multimask_output=False,
             )
         mask = encoded.canvas.restored(logits[0, 0].numpy()) > 0
-        return BoxAnswer(mask=mask, predicted_iou=float(predicted_iou[0, 0].clamp(0, 1)))
+        grid = encoded.canvas.held_rows, encoded.canvas.held_columns
+        return BoxAnswer(mask=mask, predicted_iou=float(predicted_iou[0, 0].clamp(0, 1)), grid=grid)
 
     def _encoding(self, pixels: NDArray[np.uint8]) -> _Encoded:
         name = _name(pixels)

@@ -7,16 +7,15 @@ next step is the same one, and nothing is done or stored twice.
 import json
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import datetime
-from fractions import Fraction
+from dataclasses import dataclass, replace
 
 from backend.agent.answers import option_words
-from backend.agent.coordinates import box_as_written
+from backend.agent.corrections import correction_text, outline_text, picture_of_box
 from backend.agent.grammar import Answer, Calls, Turn, Unreadable, WrittenCall, read_turn
 from backend.agent.policy import Message, PicturePart, TextPart
 from backend.agent.schemas import Coordinates, system_prompt
 from backend.agent.tool_context import KnownMask, ShownPicture
+from backend.agent.view_events import view_of
 from backend.agent.workbench import Workbench
 from backend.domain.crop import View, whole_frame
 from backend.domain.errors import PlatformError
@@ -33,9 +32,7 @@ from backend.domain.trace import (
     ToolCalled,
     ToolFailed,
     ToolReturned,
-    ViewShown,
 )
-from backend.domain.view import VoiLutFunction, Window
 
 
 class PictureChanged(PlatformError):
@@ -79,6 +76,14 @@ class ShowFirst:
 
 
 @dataclass(frozen=True, slots=True)
+class ShowFrame:
+    """Show the frame that a correction is about, with a person's mask over it where it has one."""
+
+    frame_index: int
+    mask: MaskMade | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Speak:
     """Let the policy speak."""
 
@@ -101,9 +106,13 @@ class Execute:
 
 @dataclass(frozen=True, slots=True)
 class ShowResult:
-    """Show the picture of a stored result, if it has one."""
+    """Show the picture of a stored result, if it has one.
 
-    event: Event
+    Attributes:
+        sequence: Of the result; None where it is the parent run's and no event of this run.
+    """
+
+    sequence: int | None
     written: WrittenCall
     masks: tuple[MaskMade, ...]
 
@@ -136,11 +145,29 @@ class Ended:
     reason: StopReason
 
 
-Step = Ask | Correct | ShowFirst | Speak | Take | Execute | ShowResult | GiveAnswer | TellUnreadable | Stop | Ended
+Step = (
+    Ask
+    | Correct
+    | ShowFirst
+    | ShowFrame
+    | Speak
+    | Take
+    | Execute
+    | ShowResult
+    | GiveAnswer
+    | TellUnreadable
+    | Stop
+    | Ended
+)
 
 
 class Conversation:
-    """The events of one run, folded. The counters are this run's own, without its history."""
+    """The events of one run, folded. The counters are this run's own, without its history.
+
+    Attributes:
+        masks: What the run may measure: its tools' masks, and those that a person gave with a correction.
+        seconds: What the turns and the calls took so far.
+    """
 
     def __init__(self, question: RunQuestion, *, workbench: Workbench, space: Coordinates) -> None:
         self._question, self._workbench, self._space = question, workbench, space
@@ -148,27 +175,32 @@ class Conversation:
         self.masks: list[KnownMask] = []
         self.calls: Counter[str] = Counter()
         self.turns = self.tokens = self.unreadable_in_a_row = self.times_without_segmenter = 0
-        self.began_at: datetime | None = None
+        self.seconds = 0.0
         self.last: Event | None = None
         self._messages = [Message("system", (TextPart(system_prompt(space)),))]
         self._turn: tuple[int, Turn] | None = None
         self._calls_left: list[WrittenCall] = []
         self._called: tuple[Event, WrittenCall] | None = None
         self._returned: ShowResult | None = None
-        self._is_corrected = question.correction is None
+        self._given: ShowFrame | None = None
         for event in question.history:
             self._fold(event, label="p")
+        self._begin_own()
+
+    def _begin_own(self) -> None:
+        """The history is over: what it counted, and what was left of its last turn, is not this run's."""
         self._turn, self._calls_left, self._called = None, [], None
         self.calls.clear()
         self.turns = self.tokens = self.unreadable_in_a_row = self.times_without_segmenter = 0
-        self.began_at, self.last = None, None
+        self.seconds = 0.0
+        self._is_corrected, self._given = self._question.correction is None, None
+        if self._returned is not None:
+            self._returned = replace(self._returned, sequence=None)
 
     def add(self, event: Event, *, png: bytes | None = None) -> None:
         """Take in one event of this run; `png` is the picture of an `ImageShown` that was drawn just now."""
         self._fold(event, label="s", png=png)
         self.last = event
-        if self.began_at is None:
-            self.began_at = event.at
 
     def no_picture_is_due(self) -> None:
         """The newest result comes without a picture."""
@@ -188,13 +220,20 @@ class Conversation:
                 return Ended(reason)
             case AnswerGiven():
                 return Stop()
-        if not self._is_corrected and self._question.correction is not None:
-            return Correct(self._question.correction)
         if not self.shown:
             return ShowFirst()
         if self._called is not None:
             return Execute(*self._called)
-        return self._returned or self._next_of_turn()
+        return self._returned or self._next_of_correction() or self._next_of_turn()
+
+    def _next_of_correction(self) -> Step | None:
+        """A place is told by the number of a picture, so the picture that it lies on comes first."""
+        correction = self._question.correction
+        if self._is_corrected or correction is None:
+            return self._given
+        if correction.frame_index is None or correction.box is None or picture_of_box(correction, self.shown):
+            return Correct(correction)
+        return ShowFrame(correction.frame_index)
 
     def _next_of_turn(self) -> Step:
         if self._turn is None:
@@ -231,6 +270,7 @@ class Conversation:
             case ToolReturned() as returned:
                 self._took_result(event, returned, cite)
             case ToolFailed() as failed:
+                self.seconds += failed.seconds
                 is_of_turn = self._called is None
                 self._called = None
                 self.unreadable_in_a_row = self.unreadable_in_a_row + 1 if is_of_turn else 0
@@ -238,7 +278,9 @@ class Conversation:
                 self._tell(f"{cite} {failed.tool or 'turn'} failed ({failed.code}): {failed.message}")
             case CorrectionGiven() as correction:
                 self._is_corrected, self._turn, self._calls_left = True, None, []
-                self._messages.append(Message("user", (TextPart(self._correction_text(correction)),)))
+                words = correction_text(correction, self.shown, self._space)
+                self._messages.append(Message("user", (TextPart(words),)))
+                self._take_persons_mask(correction)
 
     def _spoke(self, sequence: int, spoke: ModelSpoke) -> None:
         turn = read_turn(spoke.text)
@@ -247,35 +289,56 @@ class Conversation:
         self._returned = None
         self.turns += 1
         self.tokens += spoke.tokens or 0
+        self.seconds += spoke.seconds
         self._messages.append(Message("assistant", (TextPart(spoke.text),)))
 
     def _took_result(self, event: Event, returned: ToolReturned, cite: str) -> None:
         if self._called is not None:
-            self._returned = ShowResult(event, self._called[1], returned.masks)
+            self._returned = ShowResult(event.sequence, self._called[1], returned.masks)
+        self.seconds += returned.seconds
         self._called, self.unreadable_in_a_row = None, 0
         label = str(returned.values.get("label", returned.tool))
         for made in returned.masks:
             self.masks.append(KnownMask(len(self.masks) + 1, label, made))
         self._tell(f"{cite} {returned.tool}: {returned.text}")
 
+    def _take_persons_mask(self, correction: CorrectionGiven) -> None:
+        if correction.mask_version_id is None or correction.frame_index is None:
+            return
+        given = self._workbench.given_mask(correction.mask_version_id, frame_index=correction.frame_index)
+        self.masks.append(KnownMask(len(self.masks) + 1, given.label, given.made, is_by_person=True))
+        self._given = ShowFrame(correction.frame_index, given.made)
+
     def _tell(self, text: str) -> None:
         self._messages.append(Message("tool", (TextPart(text),)))
 
     def _show(self, image: ImageShown, png: bytes | None) -> None:
-        """Add a picture to the message that it belongs to: the tool's result, or the question."""
-        self._returned = None
+        """Add a picture to the message that it belongs to: the tool's result, the question, the correction."""
+        mask = self._mask_of(image)
+        self._returned, self._given = None, None
         view = view_of(image.view)
-        mask = next((one for one in self.masks if one.made.mask_version_id == image.mask_version_id), None)
         if png is None:
             rendered = self._workbench.render(view, None if mask is None else mask.made)
             if rendered.sha256 != image.picture_sha256:
                 raise PictureChanged(f"picture {image.index} of this run, drawn again, is another one than was stored")
             png = rendered.png
-        self.shown.append(ShownPicture(image.index, view))
+        shown = ShownPicture(image.index, view)
+        self.shown.append(shown)
         part = PicturePart(png, image.index, view.width, view.height)
+        facts = self._picture_text(image.index, view, mask)
+        if mask is not None and mask.is_by_person:
+            facts += "\n" + outline_text(mask, shown, workbench=self._workbench, space=self._space)
+        if self._messages[-1].role == "assistant":
+            self._messages.append(Message("user", ()))
         last = self._messages[-1]
-        facts = TextPart(self._picture_text(image.index, view, mask))
-        self._messages[-1] = Message(last.role, (*last.parts, part, facts))
+        self._messages[-1] = Message(last.role, (*last.parts, part, TextPart(facts)))
+
+    def _mask_of(self, image: ImageShown) -> KnownMask | None:
+        """The mask that is drawn on a picture: the newest of that version and frame."""
+        at = image.mask_version_id, image.view.frame_index
+        return next(
+            (one for one in reversed(self.masks) if (one.made.mask_version_id, one.made.frame_index) == at), None
+        )
 
     def _question_text(self) -> str:
         series = self._workbench.series
@@ -306,57 +369,7 @@ class Conversation:
             facts.append(f"its edges face the patient's {edges}")
         return f"Picture {index} (width: {view.width}, height: {view.height}): {'; '.join(facts)}."
 
-    def _correction_text(self, correction: CorrectionGiven) -> str:
-        text = f"A clinician corrects you: {correction.text}".rstrip()
-        if correction.box is None or not self.shown:
-            return text
-        newest = self.shown[-1]
-        box = box_as_written(correction.box, newest.view, self._space)
-        return text if box is None else f"{text}\nThe place meant is {list(box)} on picture {newest.index}."
-
 
 def call_key(called: ToolCalled) -> str:
     """What makes two calls the same: the tool and its arguments as understood, or as written where they were not."""
     return json.dumps([called.tool, called.arguments or called.written], sort_keys=True)
-
-
-def view_shown(view: View) -> ViewShown:
-    """A view as an event keeps it."""
-    x0, y0, x1, y1 = (str(edge) for edge in view.crop)
-    window = view.window
-    return ViewShown(
-        series_id=view.series_id,
-        frame_index=view.frame_index,
-        frame_width=view.frame_width,
-        frame_height=view.frame_height,
-        crop=(x0, y0, x1, y1),
-        width=view.width,
-        height=view.height,
-        window=None
-        if window is None
-        else {
-            "center": window.center,
-            "width": window.width,
-            "function": window.function.value,
-            "label": window.label,
-        },
-    )
-
-
-def view_of(shown: ViewShown) -> View:
-    """The view that an event keeps: the exact one."""
-    x0, y0, x1, y1 = (Fraction(edge) for edge in shown.crop)
-    window = None
-    if shown.window is not None:
-        kept = shown.window
-        window = Window(kept["center"], kept["width"], VoiLutFunction(kept["function"]), kept.get("label"))
-    return View(
-        series_id=shown.series_id,
-        frame_index=shown.frame_index,
-        frame_width=shown.frame_width,
-        frame_height=shown.frame_height,
-        crop=(x0, y0, x1, y1),
-        width=shown.width,
-        height=shown.height,
-        window=window,
-    )

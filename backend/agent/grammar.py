@@ -19,6 +19,8 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any, Literal
 
+from backend.agent.call_json import JsonScan, UnreadableJson, read_json
+
 CALL_OPENS, CALL_CLOSES = "<tool_call>", "</tool_call>"
 FENCE = "```"
 MOST_CALLS = 8
@@ -27,9 +29,9 @@ _OPENER = re.compile(r"<think>|</think>|<tool_call>|<answer>|<tool_response>|<ob
 _LONGEST_OPENER = len("<tool_response>")
 _MADE_UP_RESULT = re.compile(r"<tool_response>|<obs>")
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,63}")
+_AROUND_NAME = " \t\r\n*:"
 _NAME_ENDS = re.compile(r"[\n`<{\[]")
 _WORD_ENDS = re.compile(r"[^A-Za-z0-9]")
-_STRING_OR_COMMENT = re.compile(r'"(?:\\.|[^"\\])*"|//[^\n]*|#[^\n]*')
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +107,7 @@ class TurnReader:
         self._begin = 0
         self._grammar: Literal["A", "B", "C"] = "A"
         self._name = ""
-        self._scan = _JsonScan(0, closing=CALL_CLOSES, has_comments=False)
+        self._scan = JsonScan(0, closing=CALL_CLOSES, has_comments=False)
         self._has_bare_action = False
         self._act: Calls | Answer | Unreadable | None = None
         self._end: int | None = None
@@ -167,11 +169,16 @@ class TurnReader:
                 return Unreadable("no_act", "the answer has no closing </answer>")
             case _State.THINK:
                 return Unreadable("no_act", "the thought has no closing </think>, and nothing inside a thought is done")
-            case _State.NAME | _State.FENCE:
+            case _State.FENCE:
+                return _NO_PAYLOAD
+            case _State.NAME if not self._announces_answer(self._text[self._at :]):
                 return _NO_PAYLOAD
         return (
             _NO_PAYLOAD if self._has_bare_action else Unreadable("no_act", "no <tool_call> and no <answer> was found")
         )
+
+    def _announces_answer(self, name: str) -> bool:
+        return self._grammar == "C" and name.strip(_AROUND_NAME).casefold() == "answer"
 
     # Each step reads on from `_at` and says whether it got anywhere; False waits for more text.
 
@@ -229,10 +236,12 @@ class TurnReader:
         found = _NAME_ENDS.search(self._text, self._at)
         if found is None:
             return False
-        name = self._text[self._at : found.start()].strip(" \t\r*:")
+        name = self._text[self._at : found.start()].strip(_AROUND_NAME)
         self._at = found.start()
-        if self._grammar == "C" and (name.casefold() == "answer" or found.group() == "<"):
+        if self._announces_answer(name):
             self._state = _State.IDLE
+        elif self._grammar == "C" and found.group() == "<":
+            self._has_bare_action, self._state = True, _State.IDLE
         else:
             self._name, self._state = name, _State.FENCE
         return True
@@ -262,7 +271,7 @@ class TurnReader:
         return True
 
     def _begin_json(self, closing: str) -> None:
-        self._scan = _JsonScan(self._at, closing=closing, has_comments=self._grammar != "A")
+        self._scan = JsonScan(self._at, closing=closing, has_comments=self._grammar != "A")
         self._state = _State.JSON
 
     def _json(self) -> bool:
@@ -304,53 +313,6 @@ class TurnReader:
         return self._at < len(self._text)
 
 
-class _JsonScan:
-    """Finds the closing mark of a JSON text, and not one inside a string (casebook C43)."""
-
-    def __init__(self, begin: int, *, closing: str, has_comments: bool) -> None:
-        self.begin, self.closing = begin, closing
-        self._has_comments = has_comments
-        self._at = begin
-        self._is_in_string = self._is_in_comment = self._is_broken = False
-
-    def closing_in(self, text: str) -> int | None:
-        """Where the closing mark begins; None where more text is needed."""
-        while self._at < len(text) and not self._is_broken:
-            char = text[self._at]
-            if self._is_in_string:
-                if not self._step_in_string(text, char):
-                    return None
-                continue
-            ahead = text[self._at : self._at + len(self.closing)]
-            if ahead == self.closing:
-                return self._at
-            if self.closing.startswith(ahead):
-                return None
-            if self._is_in_comment:
-                self._is_in_comment = char != "\n"
-            elif char == '"':
-                self._is_in_string = True
-            elif self._has_comments and char in "#/":
-                if char == "/" and self._at + 1 == len(text):
-                    return None
-                self._is_in_comment = char == "#" or text[self._at + 1] == "/"
-            self._at += 1
-        # A line break inside a string is no JSON: what closes a broken text is the first closing mark, wherever it is.
-        found = text.find(self.closing, self.begin) if self._is_broken else -1
-        return found if found >= 0 else None
-
-    def _step_in_string(self, text: str, char: str) -> bool:
-        if char == "\\":
-            if self._at + 1 == len(text):
-                return False
-            self._at += 2
-            return True
-        self._is_broken = char < " "
-        self._is_in_string = char != '"'
-        self._at += 1
-        return True
-
-
 def read_turn(text: str) -> Turn:
     """Read a whole turn."""
     reader = TurnReader()
@@ -366,12 +328,9 @@ def write_call(name: str, arguments: dict[str, Any]) -> str:
 
 def _calls(grammar: Literal["A", "B", "C"], name: str, payload: str) -> Calls | Unreadable:
     try:
-        written = json.loads(_without_comments(payload) if grammar != "A" else payload, parse_constant=_refuse_constant)
-    except (ValueError, RecursionError) as error:
-        reason = error.msg if isinstance(error, json.JSONDecodeError) else "a number or a nesting that is not allowed"
-        return Unreadable("broken_call", f"the call's JSON does not read: {reason}")
-    if not _is_storable(written):
-        return Unreadable("broken_call", "the call's strings hold a character that is no text")
+        written = read_json(payload, has_comments=grammar != "A")
+    except UnreadableJson as error:
+        return Unreadable("broken_call", str(error))
     if grammar == "A":
         if not isinstance(written, dict) or not isinstance(written.get("name"), str):
             return Unreadable("broken_call", 'a call is one object {"name": ..., "arguments": {...}}')
@@ -383,22 +342,3 @@ def _calls(grammar: Literal["A", "B", "C"], name: str, payload: str) -> Calls | 
     if not 1 <= len(payloads) <= MOST_CALLS or not all(isinstance(one, dict) for one in payloads):
         return Unreadable("broken_call", f"arguments are a JSON object, at most {MOST_CALLS} in one list")
     return Calls(tuple(WrittenCall(name, one) for one in payloads), grammar)
-
-
-def _is_storable(written: Any) -> bool:
-    """Whether every string is text that a database takes: no half surrogate, no NUL."""
-    try:
-        text = json.dumps(written, ensure_ascii=False)
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return chr(92) + "u0000" not in text
-
-
-def _refuse_constant(name: str) -> float:
-    raise ValueError(f"{name} is no JSON")
-
-
-def _without_comments(payload: str) -> str:
-    """Blank out `//` and `#` comments, but for what looks like one inside a string."""
-    return _STRING_OR_COMMENT.sub(lambda found: found.group() if found.group().startswith('"') else "", payload)

@@ -24,6 +24,7 @@ from backend.agent.conversation import (
     GiveAnswer,
     RunQuestion,
     ShowFirst,
+    ShowFrame,
     ShowResult,
     Speak,
     Step,
@@ -31,11 +32,11 @@ from backend.agent.conversation import (
     Take,
     TellUnreadable,
     call_key,
-    view_shown,
 )
 from backend.agent.grammar import WrittenCall, read_turn
 from backend.agent.policy import Policy, PolicyUnavailable, SpeakLimits
 from backend.agent.tool_context import Outcome, PlacedCall, ToolContext
+from backend.agent.view_events import view_shown
 from backend.agent.workbench import Workbench
 from backend.domain.crop import View
 from backend.domain.errors import PlatformError
@@ -99,7 +100,8 @@ def run(
     Args:
         events_so_far: What is stored of this run; empty for a new one, more after a crash.
         should_cancel: Asked between steps and while the policy speaks.
-        limits: Each has its `StopReason`. Time counts from the question on, without the time that the run lay still.
+        limits: Each has its `StopReason`. Of what was done before a run was taken up count the seconds that its turns
+            and calls took, as their events say; from then on it is the clock. So a run may lie still, once or often.
 
     Returns:
         Why it ended; the `RunStopped` that says so is stored, exactly one in a run.
@@ -174,8 +176,7 @@ class _Run:
             self._conversation = _guarded(lambda: self._folded(events_so_far))
         except _Ends as end:
             return self._stop(end.stopped, parent=None if last is None else last.sequence)
-        if last is not None and self._conversation.began_at is not None:
-            self._spent_before = last.at - self._conversation.began_at
+        self._spent_before = timedelta(seconds=self._conversation.seconds)
         while not isinstance(step := self._conversation.next_step(), Ended):
             try:
                 self._do(step)
@@ -199,6 +200,9 @@ class _Run:
             case ShowFirst():
                 view = _guarded(lambda: self.policy.pictures.shown(self.workbench.first_view()))
                 self._show(view, None, parent=self._last_sequence)
+            case ShowFrame(frame_index=frame_index, mask=mask):
+                view = _guarded(lambda: self.policy.pictures.shown(self.workbench.view_of_frame(frame_index)))
+                self._show(view, mask, parent=self._last_sequence)
             case Speak():
                 self._speak()
             case Take(call=call, turn_sequence=parent):
@@ -356,7 +360,8 @@ class _Run:
         if view is None:
             self._conversation.no_picture_is_due()
         else:
-            self._show(view, step.masks[0] if step.masks else None, parent=step.event.sequence)
+            parent = self._last_sequence if step.sequence is None else step.sequence
+            self._show(view, step.masks[0] if step.masks else None, parent=parent)
 
     def _show(self, view: View, mask: MaskMade | None, *, parent: int | None) -> None:
         rendered = _guarded(lambda: self.workbench.render(view, mask))

@@ -73,14 +73,20 @@ class MeasureMask:
         picture = context.workbench.canonical(made.frame_index)
         if picture.values is None:
             raise NothingToMeasure("a colour picture has three values a pixel and no single one to measure")
-        inside = picture.values[context.workbench.mask_on_frame(made)].astype(np.float64)
-        if inside.size == 0:
+        outlined = picture.values[context.workbench.mask_on_frame(made)].astype(np.float64)
+        if outlined.size == 0:
             raise NothingToMeasure(f"mask {self.mask.number} is empty")
+        # Padding has no value and would make a mean of nothing that was imaged (casebook C17).
+        inside = outlined[np.isfinite(outlined)]
+        if inside.size == 0:
+            raise NothingToMeasure(f"no pixel in mask {self.mask.number} has a value: it lies on padding")
+        without = outlined.size - inside.size
+        left_out = f" ({without} px more have no value)" if without else ""
         mean, spread = float(inside.mean()), float(inside.std())
         unit = picture.unit or "(no unit)"
         text = (
             f'Values in mask {self.mask.number} "{self.mask.label}": mean {mean:.1f} {unit}, '
-            f"standard deviation {spread:.1f} {unit}, {inside.size} px."
+            f"standard deviation {spread:.1f} {unit}, {inside.size} px{left_out}."
         )
         return Outcome(text, values={"mean": mean, "sd": spread, "unit": picture.unit, "px": int(inside.size)})
 

@@ -102,7 +102,9 @@ class OpenAIPolicy:
             api_key=self._endpoint.api_key or "none",
             organization="",
             project="",
-            timeout=timeout,
+            # Pictures go to the endpoint that was named and nowhere else: through no proxy that the environment names
+            # and after no redirect.
+            http_client=openai.DefaultAsyncHttpxClient(trust_env=False, follow_redirects=False, timeout=timeout),
         ) as client:
             try:
                 stream = await _unless_stopped(self._open(client, written, limits), should_stop)

@@ -79,6 +79,20 @@ class PictureLimits:
         return math.ceil(side / self.multiple) * self.multiple
 
 
+def in_proportion(view: View, spacing_row_column_mm: tuple[float, float] | None) -> View:
+    """A whole frame's view in its physical aspect: the coarser axis gets more pixels, none gets fewer than the frame's.
+
+    A view maps each axis by itself, so places stay exact. Without a spacing a pixel is taken for a square.
+    """
+    if spacing_row_column_mm is None:
+        return view
+    row_mm, column_mm = spacing_row_column_mm
+    finest_mm = min(row_mm, column_mm)
+    return replace(
+        view, width=round(view.width * column_mm / finest_mm), height=round(view.height * row_mm / finest_mm)
+    )
+
+
 def legal_crop(crop: Box, *, frame_width: int, frame_height: int) -> Box:
     """Enlarge a tiny or very thin crop with what lies around it, as far as the frame reaches (casebook C46).
 

@@ -158,7 +158,7 @@ def segment(prompt: Prompt, label: str, shown: ShownPicture, context: ToolContex
         score = "" if found.score is None else f" (score {found.score:.2f})"
         text = f'"{label}" is not present in slice {frame_index + 1}: {body.name} accepts nothing there{score}.'
         return Outcome(text, body, values={**values, "is_present": False})
-    made = context.workbench.store_mask(
+    stored = context.workbench.store_mask(
         found.mask,
         frame_index=frame_index,
         label=label,
@@ -166,12 +166,15 @@ def segment(prompt: Prompt, label: str, shown: ShownPicture, context: ToolContex
         sequence=sequence,
         score=found.score,
         is_present=True,
-        is_resampled=False,
+        is_resampled=found.is_resampled,
     )
-    regions = regions_of(found.mask)
+    # What is told is what is stored: after a crash that may be an earlier answer to this very call.
+    made = stored.made
+    regions = regions_of(context.workbench.mask_on_frame(made))
     listed = [{"area_px": region.area_px, "box": list(region.box)} for region in regions[:MOST_REGIONS]]
     text = _mask_facts(label, made, regions, shown, context)
-    return Outcome(text, body, (made,), {**values, "regions": listed, "region_count": len(regions)})
+    values |= {"score": made.score, "regions": listed, "region_count": len(regions)}
+    return Outcome(text, stored.body, (made,), values)
 
 
 def _ask(prompt: Prompt, frame_index: int, context: ToolContext) -> Segmentation:

@@ -48,11 +48,16 @@ class ShownPicture:
 
 @dataclass(frozen=True, slots=True)
 class KnownMask:
-    """A mask that a tool made in this run, by its 1-based number."""
+    """A mask that a tool made in this run, or that a person gave with a correction, by its 1-based number.
+
+    Attributes:
+        is_by_person: No tool made it: it is told and measured, and never counts as the run's own work.
+    """
 
     number: int
     label: str
     made: MaskMade
+    is_by_person: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -122,7 +122,7 @@ class ZoomIn:
     def picture(self, context: ToolContext, masks: Sequence[MaskMade]) -> View:
         view = self.shown.view
         crop = legal_crop(self.placed.on_frame(view), frame_width=view.frame_width, frame_height=view.frame_height)
-        # A frame may be shown wider than its pixels (non-square spacing): the crop keeps that aspect.
+        # A whole frame is shown in its physical aspect, whatever its pixels' (non-square spacing): so is its crop.
         whole = context.workbench.view_of_frame(view.frame_index)
         width, height = context.limits.enlarged(
             (crop[2] - crop[0]) * whole.width / whole.frame_width,

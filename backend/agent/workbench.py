@@ -39,6 +39,22 @@ class RenderedPicture:
     sha256: str
 
 
+@dataclass(frozen=True, slots=True)
+class StoredMask:
+    """A tool's mask as it is stored, with the body that made what is stored."""
+
+    made: MaskMade
+    body: ToolBody
+
+
+@dataclass(frozen=True, slots=True)
+class GivenMask:
+    """A mask that a person gave with a correction, on one frame."""
+
+    made: MaskMade
+    label: str
+
+
 class Workbench(Protocol):
     """One series, laid out for one run."""
 
@@ -56,11 +72,15 @@ class Workbench(Protocol):
         ...
 
     def first_view(self) -> View:
-        """The whole frame that the question is about, pixel for pixel, under its own window."""
+        """The whole frame that the question is about, as `view_of_frame` gives it."""
         ...
 
     def view_of_frame(self, frame_index: int) -> View:
-        """Another whole frame, pixel for pixel, under its own window; `frame_index` is within the series."""
+        """A whole frame under its own window, in its physical aspect (`pictures.in_proportion`).
+
+        Args:
+            frame_index: Within the series.
+        """
         ...
 
     def render(self, view: View, mask: MaskMade | None = None) -> RenderedPicture:
@@ -82,16 +102,24 @@ class Workbench(Protocol):
         score: float | None,
         is_present: bool,
         is_resampled: bool,
-    ) -> MaskMade:
+    ) -> StoredMask:
         """Put a mask of the displayed frame on the stored grid as a new version.
 
         Args:
             frame_mask: (frame_height, frame_width), as shown.
             sequence: The `ToolReturned` that will report it. A tool makes one mask at most, so the run and this number
                 name it: the same call again after a crash finds the version that it made.
+
+        Returns:
+            What is stored under that name, measured there. After a crash it may be another answer than `frame_mask`, by
+            another body; its score is then unknown.
         """
         ...
 
+    def given_mask(self, mask_version_id: str, *, frame_index: int) -> GivenMask:
+        """A person's mask on one frame: the first segment that has something there. Raises `NotFound`."""
+        ...
+
     def mask_on_frame(self, made: MaskMade) -> BoolArray:
-        """A mask that was stored here, on its displayed frame: (frame_height, frame_width)."""
+        """A mask that was stored or given here, on its displayed frame: (frame_height, frame_width)."""
         ...

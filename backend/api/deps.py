@@ -12,6 +12,8 @@ from backend.services.context import Services
 
 # `backend.api.guard` puts these into `scope["state"]` of every request: the session and its person, or None.
 SESSION_STATE, ACTOR_STATE = "signed_in", "actor"
+# A route that streams puts the project of what it streams here: the guard ends the stream for who has left it.
+STREAM_PROJECT_STATE = "stream_project_id"
 
 
 async def get_services(request: Request) -> Services:

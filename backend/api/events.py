@@ -5,10 +5,13 @@ exactly what it misses. News from the notifier only shorten the wait; previews g
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import aclosing
 
 import orjson
 from starlette.concurrency import run_in_threadpool
+from starlette.responses import StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from backend.domain.trace import Event
 from backend.store.notify import News, Notifier
@@ -70,9 +73,25 @@ def encode_preview(text: str) -> bytes:
     return b"event: preview\ndata: %s\n\n" % orjson.dumps({"text": text})
 
 
+class EventStream(StreamingResponse):
+    """Events on their way out, closed by who reads them or cut off by the guard: either way their place is freed.
+
+    Starlette leaves the iterator of an answer that was cut off to the garbage collector.
+    """
+
+    def __init__(self, events: AsyncGenerator[bytes, None]) -> None:
+        super().__init__(events, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
+        self._events = events
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send them."""
+        async with aclosing(self._events):
+            await super().__call__(scope, receive, send)
+
+
 async def stream_events(
     run_id: str, *, after: int, hub: EventHub, read: Callable[[int], tuple[list[Event], bool]]
-) -> AsyncIterator[bytes]:
+) -> AsyncGenerator[bytes, None]:
     """Stream a run from behind one place until it stopped.
 
     Args:

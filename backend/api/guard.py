@@ -17,7 +17,7 @@ from starlette.requests import ClientDisconnect, cookie_parser
 from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from backend.api.deps import ACTOR_STATE, SESSION_STATE
+from backend.api.deps import ACTOR_STATE, SESSION_STATE, STREAM_PROJECT_STATE
 from backend.api.errors import platform_response
 from backend.domain.account import SignedIn
 from backend.domain.errors import CrossSiteRequest, NotFound, NotSignedIn, PlatformError, UnknownHost
@@ -44,7 +44,9 @@ GRADIO_OPEN = re.compile(
 # Beside it, what Gradio would answer at the root and the pages do not need.
 GRADIO_CLOSED = re.compile(r"/(monitoring|svelte|logout|docs|redoc|openapi\.json|pwa_icon)(/.*)?")
 
-# Bodies are read whole before a route sees them; uploads are multipart, streamed, and have limits of their own.
+# Bodies are read whole before a route sees them, but for the two that take files: they stream multipart bodies under
+# limits of their own.
+FILES_ADDRESS = re.compile(r"/api/studies|/api/uploads/[^/]+/files")
 OPEN_BODY_BYTES_AT_MOST = 16 * 1024
 BODY_BYTES_AT_MOST = 16 * MIB
 
@@ -108,7 +110,10 @@ class Guard:
         )
 
     def _while_signed_in(self, scope: Scope, send: Send) -> Send:
-        """Cut a stream of events off soon after its session ended. An open stream is no use of the session."""
+        """Cut a stream of events off soon after its session ended, or its person left the project that it is about.
+
+        An open stream is no use of the session.
+        """
         token, _ = _token_of(Headers(scope=scope))
         if scope["type"] != "http" or scope["state"][SESSION_STATE] is None or token is None:
             return send
@@ -120,7 +125,9 @@ class Guard:
                 is_events = Headers(raw=message["headers"]).get("content-type", "").startswith("text/event-stream")
             elif is_events and self._services.clock() - checked_at >= STREAM_CHECKED_EVERY:
                 checked_at = self._services.clock()
-                if await self._find(token, is_use=False) is None:
+                signed_in = await self._find(token, is_use=False)
+                project_id = scope["state"].get(STREAM_PROJECT_STATE)
+                if signed_in is None or (project_id and project_id not in signed_in.actor.project_ids):
                     await send({"type": "http.response.body", "body": b"", "more_body": False})
                     raise ClientDisconnect
             await send(message)
@@ -221,9 +228,8 @@ def _climbs(path: str) -> bool:
 
 def _limited(scope: Scope, receive: Receive) -> Receive:
     """Stop taking a body that is larger than any request of its kind."""
-    is_multipart = Headers(scope=scope).get("content-type", "").lower().startswith("multipart/form-data")
     is_known = scope["state"][SESSION_STATE] is not None
-    if scope["type"] != "http" or (is_known and is_multipart):
+    if scope["type"] != "http" or (is_known and _takes_files(scope)):
         return receive
     at_most = BODY_BYTES_AT_MOST if is_known else OPEN_BODY_BYTES_AT_MOST
     taken = 0
@@ -237,6 +243,12 @@ def _limited(scope: Scope, receive: Receive) -> Receive:
         return message
 
     return receive_limited
+
+
+def _takes_files(scope: Scope) -> bool:
+    """Whether the route streams this body."""
+    is_multipart = Headers(scope=scope).get("content-type", "").lower().startswith("multipart/form-data")
+    return is_multipart and scope["method"] == "POST" and FILES_ADDRESS.fullmatch(scope["path"]) is not None
 
 
 def _token_of(headers: Headers) -> tuple[str | None, bool]:

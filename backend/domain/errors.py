@@ -167,6 +167,13 @@ class SopInstanceConflict(FileRefused):
     http_status = 409
 
 
+class PatientMismatch(FileRefused):
+    """The file names a study that is stored under another patient; it is kept apart and not shown."""
+
+    code = "patient_mismatch"
+    http_status = 409
+
+
 class UndecodableFrame(PlatformError):
     """The header reads and the pixels of this frame do not decode."""
 

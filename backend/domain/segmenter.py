@@ -68,7 +68,8 @@ class CanonicalPicture:
 
     Attributes:
         pixels: (rows, columns) or (rows, columns, 3) uint8, the frame under the canonical window.
-        values: (rows, columns) float32 in `unit`, or None for colour: what intensity rules read.
+        values: (rows, columns) float32 in `unit`, or None for colour: what intensity rules read. NaN where the file
+            has no value: padding, or what is no finite number.
         modality: DICOM's code, "" where unknown.
         unit: "HU" or None where unknown.
         spacing_row_column_mm: None where unknown.
@@ -188,6 +189,7 @@ class Segmentation:
         mask: (rows, columns) of the canonical picture. All False with `is_present` False is an answer: "not present".
         score: 0 to 1 as the body means it; None where it says none.
         is_present: The body's own acceptance test (casebook C49).
+        grid: (rows, columns) of the cells in which the body itself answered; None where they are the picture's pixels.
     """
 
     mask: NDArray[np.bool_]
@@ -195,6 +197,13 @@ class Segmentation:
     is_present: bool
     body: SegmenterBody
     seconds: float
+    grid: tuple[int, int] | None = None
+
+    @property
+    def is_resampled(self) -> bool:
+        """Whether the body answered with less than one cell for each pixel."""
+        rows, columns = self.mask.shape
+        return self.grid is not None and (self.grid[0] < rows or self.grid[1] < columns)
 
 
 class Segmenter(Protocol):

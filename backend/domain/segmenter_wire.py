@@ -207,6 +207,7 @@ def encode_segmentation(segmentation: Segmentation) -> bytes:
         "is_present": segmentation.is_present,
         "body": body_to_json(segmentation.body),
         "seconds": segmentation.seconds,
+        "grid": None if segmentation.grid is None else list(segmentation.grid),
     }
     return _pack(MASK_MAGIC, header, np.packbits(segmentation.mask, axis=None).tobytes())
 
@@ -231,4 +232,14 @@ def decode_segmentation(message: bytes) -> Segmentation:
         is_present=is_present,
         body=body_from_json(header.get("body")),
         seconds=_numbers([header.get("seconds")], 1, "seconds")[0],
+        grid=_grid(header.get("grid")),
     )
+
+
+def _grid(value: Any) -> tuple[int, int] | None:
+    match value:
+        case None:
+            return None
+        case [rows, columns] if type(rows) is int and type(columns) is int and rows > 0 and columns > 0:
+            return rows, columns
+    raise InvalidRequest("a grid is two whole numbers above 0, or null")

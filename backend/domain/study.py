@@ -115,6 +115,18 @@ class Series:
     display: DisplayOrder
     frames: tuple[Frame, ...] = field(repr=False)
 
+    def stored_k(self, index: int) -> int:
+        """The stored slice of the frame shown at `index`, counted over the whole series.
+
+        Slices that are shown from last to first are those of one file (NIfTI), and each volume of a 4D file is turned
+        by itself: there the frame's own number is its place. All others are stored in the order that they are shown.
+        """
+        return self.frames[index].frame_number if self.display.reverse_slices else index
+
+    def shown_index(self, k: int) -> int:
+        """The index of the frame whose stored slice is `k`. What is turned twice is as it was: the same rule."""
+        return self.stored_k(k)
+
 
 class UploadState(StrEnum):
     """`receiving -> queued -> ingesting -> done`, or `failed`."""
@@ -177,6 +189,29 @@ class Identity:
     accession_number: str = ""
     study_date: str = ""
     source_name: str = ""
+
+    def contradicts(self, other: "Identity") -> bool:
+        """Whether the two cannot be one patient's.
+
+        Patient IDs decide where both have one. Where one has none, names and birth dates do that both have: names
+        without regard to case and to empty components, in each way of writing (PS3.5 6.2.1.2) that both use.
+        """
+        if self.patient_id.strip() and other.patient_id.strip():
+            return self.patient_id.strip() != other.patient_id.strip()
+        born, other_born = self.patient_birth_date.strip(), other.patient_birth_date.strip()
+        if born and other_born and born != other_born:
+            return True
+        pairs = zip(_name_groups(self.patient_name), _name_groups(other.patient_name), strict=False)
+        return any(one and another and one != another for one, another in pairs)
+
+
+def _name_groups(name: str) -> list[str]:
+    """A DICOM name's ways of writing (alphabetic, ideographic, phonetic), each ready to be compared."""
+    groups = []
+    for group in name.casefold().split("="):
+        components = [" ".join(component.split()) for component in group.split("^")]
+        groups.append("^".join(components).rstrip("^"))
+    return groups
 
 
 @dataclass(frozen=True, slots=True)

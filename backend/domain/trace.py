@@ -7,9 +7,9 @@ An event is stored before anybody sees it; streaming text is an unsequenced prev
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 
 class StopReason(StrEnum):
@@ -105,7 +105,7 @@ class MaskMade(_Payload):
     Attributes:
         area_mm2: None where the spacing is unknown: then there are no millimetres.
         box: Tight (x0, y0, x1, y1) on the displayed frame, edges; None where nothing is set.
-        is_resampled: The view had less than one pixel for each of the frame's.
+        is_resampled: The body's own grid had less than one cell for each of the frame's pixels.
     """
 
     mask_version_id: str
@@ -165,13 +165,26 @@ class ImageShown(_Payload):
 
 
 class CorrectionGiven(_Payload):
-    """A person mends a step inside a continued run: what the model is told instead."""
+    """A person mends a step inside a continued run: what the model is told instead.
+
+    Attributes:
+        box: (x0, y0, x1, y1), edges in pixels of the displayed frame `frame_index`.
+        mask_version_id: The outline that should have been, by a person; no tool of the run made it.
+        frame_index: The frame of the step that is corrected: where the box and the mask lie.
+    """
 
     kind: Literal["CorrectionGiven"] = "CorrectionGiven"
     text: str
     given_by: str
     box: tuple[float, float, float, float] | None = None
     mask_version_id: str | None = None
+    frame_index: int | None = Field(default=None, ge=0)
+
+    @model_validator(mode="after")
+    def _has_its_frame(self) -> Self:
+        if self.frame_index is None and (self.box is not None or self.mask_version_id is not None):
+            raise ValueError("a box or a mask lies on a frame: frame_index is needed")
+        return self
 
 
 class AnswerGiven(_Payload):

@@ -14,6 +14,8 @@ from backend.domain.errors import ShapeError
 
 FloatArray = NDArray[np.float64]
 PatientLetter = Literal["L", "R", "A", "P", "H", "F"]
+# Axes that lean onto each other until they are 0.06 degrees apart have 0.001; a grid of a patient is far from it.
+LEAST_DETERMINANT = 1e-6
 _LETTERS: tuple[tuple[PatientLetter, PatientLetter], ...] = (("L", "R"), ("P", "A"), ("H", "F"))
 
 
@@ -44,7 +46,7 @@ class VolumeGeometry:
     def __post_init__(self) -> None:
         if self.affine_kji_to_lps_mm.shape != (4, 4):
             raise ShapeError(f"an affine is (4, 4), got {self.affine_kji_to_lps_mm.shape}")
-        if not np.isfinite(self.affine_kji_to_lps_mm).all() or abs(np.linalg.det(self.affine_kji_to_lps_mm)) < 1e-9:
+        if not is_grid(self.affine_kji_to_lps_mm):
             raise ShapeError("an affine is finite and invertible")
 
     @property
@@ -52,6 +54,21 @@ class VolumeGeometry:
         """Distance between neighbouring voxel centres along each index axis."""
         k, j, i = np.linalg.norm(self.affine_kji_to_lps_mm[:3, :3], axis=0)
         return float(k), float(j), float(i)
+
+
+def is_grid(affine: FloatArray) -> bool:
+    """Whether the three axes of an affine span space, whatever their lengths: microscopy counts in micrometres.
+
+    Args:
+        affine: (4, 4). Its determinant is that of the axes at length 1: 1 for right angles, 0 for axes in one plane.
+    """
+    axes = affine[:3, :3]
+    if not np.isfinite(affine).all() or not np.array_equal(affine[3], (0, 0, 0, 1)):
+        return False
+    lengths = np.linalg.norm(axes, axis=0)
+    if not (np.isfinite(lengths).all() and (lengths > 0).all()):
+        return False
+    return bool(abs(np.linalg.det(axes / lengths)) > LEAST_DETERMINANT)
 
 
 def to_patient_mm(geometry: VolumeGeometry, index_kji: FloatArray) -> FloatArray:

@@ -3,7 +3,7 @@
 import math
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -66,22 +66,26 @@ class _Picture:
     time_ms: float | None
 
 
-def arrange(instances: Sequence[StoredInstance]) -> list[SeriesLayout]:
+def arrange(instances: Sequence[StoredInstance], *, without_grid: str | None = None) -> list[SeriesLayout]:
     """Sort the frames of instances that share a series key into series.
 
     Frames that differ in size, in kind of pixel or in the plane that they are nearest to (axial, coronal, sagittal)
     are scrolled apart; so is each object of several frames without places of their own.
 
+    Args:
+        without_grid: Why no volume is made, whatever the places say; None to go by them.
+
     Returns:
         Series by `part`; the same ones whatever the order of `instances`.
     """
     if any(instance.facts["format"] != "dicom" for instance in instances):
-        return [_arrange_file(instance) for instance in sorted(instances, key=lambda instance: instance.id)]
+        in_order = sorted(instances, key=lambda instance: instance.id)
+        return [_arrange_file(instance, without_grid) for instance in in_order]
     parts: defaultdict[str, list[_Picture]] = defaultdict(list)
     for instance in sorted(instances, key=_acquired):
         for picture in _pictures(instance):
             parts[_part(picture)].append(picture)
-    return [_layout(part, parts[part]) for part in sorted(parts)]
+    return [_layout(part, parts[part], without_grid) for part in sorted(parts)]
 
 
 def _acquired(instance: StoredInstance) -> tuple[bool, int, str]:
@@ -152,9 +156,11 @@ def _nearest_plane(plane: PicturePlane) -> str:
     return _PLANE_NAMES[normal.index(max(normal))]
 
 
-def _layout(part: str, pictures: list[_Picture]) -> SeriesLayout:
+def _layout(part: str, pictures: list[_Picture], without_grid: str | None) -> SeriesLayout:
     facts = pictures[0].instance.facts
     stack = _stack(pictures)
+    if stack is not None and without_grid is not None:
+        stack = replace(stack, step_lps_mm=None, reason=stack.reason or without_grid)
     kind, reason = _kind(pictures, stack)
     shown = [pictures[n] for n in stack.order] if stack else pictures
     sources = {picture.instance.facts["spacing_source"] for picture in pictures}
@@ -243,9 +249,12 @@ def _pixel(facts: dict[str, Any]) -> PixelFormat:
 # ---- files that are not DICOM: each is a series of its own
 
 
-def _arrange_file(instance: StoredInstance) -> SeriesLayout:
+def _arrange_file(instance: StoredInstance, without_grid: str | None) -> SeriesLayout:
     facts = instance.facts
-    if facts["format"] == "nifti":
+    if facts["format"] == "nifti" and without_grid is not None:
+        layout = arrange_nifti(facts | {"affine_kji_to_lps_mm": None}, instance.id)
+        layout = replace(layout, kind_reason=layout.kind_reason and without_grid)
+    elif facts["format"] == "nifti":
         layout = arrange_nifti(facts, instance.id)
     else:
         frame = Frame(index=0, instance_id=instance.id, frame_number=0, values=FrameValues())

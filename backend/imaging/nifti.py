@@ -25,6 +25,7 @@ from backend.domain.errors import (
     UnsupportedFile,
 )
 from backend.domain.study import Identity, Photometric, SpacingSource
+from backend.domain.volume import is_grid
 from backend.imaging.instance import InstanceHeader, hash_key
 from backend.imaging.limits import Limits
 
@@ -161,7 +162,7 @@ def _place(header: Any) -> tuple[list[list[float]] | None, list[float] | None, S
     if affine_ijk_to_ras is not None:
         affine = (_RAS_TO_LPS @ np.asarray(affine_ijk_to_ras, dtype=np.float64))[:, [2, 1, 0, 3]]
         affine[:3] *= unit
-        if np.isfinite(affine).all() and abs(np.linalg.det(affine)) > 1e-9:
+        if is_grid(affine):
             lengths = np.linalg.norm(affine[:3, :3], axis=0)
             return affine.tolist(), lengths.tolist(), SpacingSource.PATIENT
     spacing = [abs(float(header["pixdim"][axis])) * unit for axis in (3, 2, 1)]
@@ -216,10 +217,11 @@ def _stored_chunks(file: BinaryIO, facts: dict[str, Any], needed: int) -> Iterat
     file.seek(0)
     stream, skip = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS), facts["offset"]
     while needed > 0:
-        packed = stream.unconsumed_tail or file.read(1 << 18)
         if stream.eof:  # gzip files may be several streams one after the other: RFC 1952 2.2
-            packed = stream.unused_data or packed
+            packed = stream.unused_data or file.read(1 << 18)
             stream = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)
+        else:
+            packed = stream.unconsumed_tail or file.read(1 << 18)
         if not packed:
             return
         try:

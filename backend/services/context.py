@@ -37,6 +37,7 @@ def open_services(
     settings: Settings, *, queue: Queue | None = None, segmenter: Segmenter | None = None, clock: Clock = utc_now
 ) -> Services:
     """What a process works with, by its settings; a test hands in what it has instead."""
+    settings.make_home()
     return Services(
         store=Store(settings.database),
         blobs=DirectoryBlobs(settings.blobs),

@@ -13,7 +13,7 @@ from pathlib import Path
 import structlog
 
 from backend.domain.access import Actor
-from backend.domain.errors import FileRefused
+from backend.domain.errors import FileRefused, PlatformError
 from backend.domain.study import FileState, Upload, UploadState
 from backend.services.context import Clock
 from backend.services.intake import Unpacking, arrange_series, look_at, refusal, store_batch
@@ -30,6 +30,7 @@ from backend.settings import Settings
 from backend.store.blobs import Blobs
 from backend.store.repository import Store, Transaction, new_id
 from backend.store.sql import is_transient
+from backend.store.studies import SeriesKey
 from backend.store.uploads import Claim, Outcome, ReceivedFile
 
 __all__ = [
@@ -239,15 +240,27 @@ class _Work:
             if place and time.monotonic() > deadline:
                 self._release()
                 return False
-            with self._store.transaction() as tx:
-                self._extend(tx, progress=True)
-                arrange_series(key, tx)
+            self._arrange_one(key)
         with self._store.transaction() as tx:
             self._extend(tx)
             tx.uploads.set_state(self._upload.id, UploadState.DONE)
         duration_s = round(time.monotonic() - self._began, 3)
         log.info("upload_done", upload_id=self._upload.id, series=len(keys), duration_s=duration_s)
         return True
+
+    def _arrange_one(self, key: SeriesKey) -> None:
+        """One series, or what is wrong with it told of its files: the others of the upload go in."""
+        try:
+            with self._store.transaction() as tx:
+                self._extend(tx, progress=True)
+                arrange_series(key, tx)
+        except PlatformError as error:
+            log.warning("series_refused", upload_id=self._upload.id, study_id=key.study_id, code=error.code)
+            with self._store.transaction() as tx:
+                self._extend(tx, progress=True)
+                tx.uploads.refuse_series(
+                    self._upload.id, key.study_id, key.series_key, code=error.code, message=error.message
+                )
 
     # ---- the lease
 

@@ -10,7 +10,16 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from backend.domain.errors import FileRefused, FileTooLarge, NoPixels, SopInstanceConflict
+import structlog
+
+from backend.domain.errors import (
+    FileRefused,
+    FileTooLarge,
+    NoPixels,
+    PatientMismatch,
+    PlatformError,
+    SopInstanceConflict,
+)
 from backend.domain.study import FileState, Series
 from backend.imaging.arrange import SeriesLayout, StoredInstance, arrange
 from backend.imaging.header import InstanceHeader, read_header
@@ -23,7 +32,10 @@ from backend.store.repository import Transaction, new_id
 from backend.store.studies import KnownInstance, NewInstance, NewStudy, SeriesKey
 from backend.store.uploads import NewFile, Outcome, ReceivedFile, UploadRecord
 
+log = structlog.get_logger(__name__)
+
 BATCH_S = 0.5
+NO_GRID = "the positions and distances of the slices make no grid that can be measured"
 _LITTER_CODE = "litter"
 _KEY_CHARACTERS = 80
 
@@ -84,20 +96,44 @@ def store_batch(batch: Batch, upload: UploadRecord, tx: Transaction, *, now: dat
         first_of_uid.setdefault(readable.header.sop_instance_uid, readable)
     stored = tx.studies.known_instances(upload.project_id, list(first_of_uid))
     new = [readable for uid, readable in first_of_uid.items() if uid not in stored]
+    mismatched: list[Outcome] = []
     if new:
         studies = {readable.header.study_key: _study(readable, upload) for readable in reversed(new)}
         study_ids = tx.studies.add_studies(upload.project_id, list(studies.values()), now=now)
+        # After the studies are there, whoever made them: also what came a moment ago by another upload is compared.
+        identities = tx.studies.identities(list(study_ids.values()))
+        welcome = []
+        for readable in new:
+            study_id = study_ids[readable.header.study_key]
+            if identities[study_id].contradicts(readable.header.identity):
+                mismatched.append(_mismatch(readable.file, study_id))
+            else:
+                welcome.append(readable)
         stored |= tx.studies.add_instances(
-            upload.project_id, [_instance(readable, upload) for readable in new], study_ids
+            upload.project_id, [_instance(readable, upload) for readable in welcome], study_ids
         )
-    settled = [_outcome(readable, stored[readable.header.sop_instance_uid]) for readable in batch.readable]
-    tx.uploads.settle([*batch.outcomes, *settled])
+    # Another file with the UID of one that was kept apart is left as received: the next batch looks at it by itself.
+    settled = [
+        _outcome(readable, stored[readable.header.sop_instance_uid])
+        for readable in batch.readable
+        if readable.header.sop_instance_uid in stored
+    ]
+    tx.uploads.settle([*batch.outcomes, *mismatched, *settled])
 
 
 def arrange_series(key: SeriesKey, tx: Transaction) -> None:
-    """Make the rows of a series show all of its instances."""
+    """Make the rows of a series show all of its instances: as pictures where our arithmetic refuses their grid.
+
+    Raises:
+        PlatformError: If they cannot be shown even so.
+    """
     instances = tx.studies.instances_to_arrange(key)
-    layouts = arrange([StoredInstance(id=row_id, facts=facts) for row_id, facts in instances])
+    stored = [StoredInstance(id=row_id, facts=facts) for row_id, facts in instances]
+    try:
+        layouts = arrange(stored)
+    except PlatformError as error:
+        log.warning("series_without_grid", study_id=key.study_id, code=error.code)
+        layouts = arrange(stored, without_grid=NO_GRID)
     parts = {layout.part: _series(layout, key) for layout in layouts}
     tx.studies.put_series(key, parts, instance_count=len(instances))
 
@@ -199,6 +235,13 @@ def _outcome(readable: Readable, known: KnownInstance) -> Outcome:
         "another file with this SOP Instance UID and other bytes is stored; this one is kept apart"
     )
     return Outcome(file.id, FileState.QUARANTINED, conflict.code, conflict.message)
+
+
+def _mismatch(file: ReceivedFile, study_id: str) -> Outcome:
+    mismatch = PatientMismatch(
+        f"study {study_id} with this file's Study Instance UID is stored under another patient; this file is kept apart"
+    )
+    return Outcome(file.id, FileState.QUARANTINED, mismatch.code, mismatch.message)
 
 
 def _with_short_keys(header: InstanceHeader) -> InstanceHeader:

@@ -49,10 +49,10 @@ class DescribedMask:
 
     def _segment(self, segment: Segment) -> dict[str, Any]:
         slices = self.version.voxels[segment.number]
-        count, total = len(self.series.frames), sum(slices.values())
+        total = sum(slices.values())
         frames = []
         for k, pixels in slices.items():
-            at = self.series.display.stored_slice(k, count)
+            at = self.series.shown_index(k)
             spacing = self.series.frames[at].spacing_row_column_mm
             area_mm2 = None if spacing is None else pixels * spacing[0] * spacing[1]
             frames.append({"frame_index": at, "area_px": pixels, "area_mm2": area_mm2})
@@ -173,10 +173,14 @@ def put_plane(
     plane_as_shown: BoolArray,
     base_version: int,
     author: MaskAuthor,
+    is_resampled: bool = False,
     request_key: str,
     clock: Clock,
 ) -> MaskVersion:
     """The next version of a mask of a series, with one plane of one segment replaced; the same request again finds it.
+
+    Args:
+        is_resampled: Of this plane; a mask of which any plane was stays marked.
 
     Raises:
         MaskConflict: If the mask has a newer version than the edit began from.
@@ -192,6 +196,7 @@ def put_plane(
     if plane.any():
         slices[k] = int(plane.sum())
     version = _next(base, author=author, clock=clock, voxels={**base.voxels, segment: dict(sorted(slices.items()))})
+    version = replace(version, is_resampled=base.is_resampled or is_resampled)
     return _added(tx, version, {(segment, k): pack_plane(plane)}, series, request_key)
 
 
@@ -317,7 +322,7 @@ def stored_slice(series: Series, frame_index: int) -> int:
     """The stored k of a frame as shown. Raises `NotFound`."""
     if not 0 <= frame_index < len(series.frames):
         raise NotFound(f"series {series.id} has no frame {frame_index}")
-    return series.display.stored_slice(frame_index, len(series.frames))
+    return series.stored_k(frame_index)
 
 
 def _added(

@@ -63,10 +63,17 @@ def view_picture(
 
 
 def _rescaled(stored: Values, series: Series, frame_index: int) -> NDArray[np.float32]:
+    """The values in the unit of the series; NaN for padding and for what is no finite number (casebook C17)."""
     values = series.frames[frame_index].values
-    rescaled = stored.astype(np.float32) * np.float32(values.slope) + np.float32(values.intercept)
-    finite: NDArray[np.float32] = np.nan_to_num(rescaled, nan=0.0, posinf=0.0, neginf=0.0)
-    return finite
+    with np.errstate(over="ignore", invalid="ignore"):
+        rescaled: NDArray[np.float32] = stored.astype(np.float32) * np.float32(values.slope)
+        rescaled += np.float32(values.intercept)
+    nowhere = ~np.isfinite(rescaled)
+    if values.padding is not None:
+        least, greatest = values.padding
+        nowhere |= (stored >= least) & (stored <= greatest)
+    rescaled[nowhere] = np.nan
+    return rescaled
 
 
 def _overlaid(picture: NDArray[np.uint8], mask: BoolArray) -> NDArray[np.uint8]:

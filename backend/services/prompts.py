@@ -15,11 +15,13 @@ from backend.domain.access import Actor
 from backend.domain.errors import Conflict, InvalidRequest, NotFound
 from backend.domain.mask import AuthorKind, MaskAuthor, MaskVersion, pack_plane
 from backend.domain.segmenter import CanonicalPicture, Prompt, Segmentation
+from backend.domain.study import Series
 from backend.services import masks
-from backend.services.context import Services
+from backend.services.context import Clock, Services
 from backend.services.frames import Frames, frame_at
 from backend.services.pictures import canonical_picture
 from backend.services.studies import OpenedSeries, open_series, series_of_member
+from backend.store.repository import Transaction
 
 log = structlog.get_logger(__name__)
 
@@ -51,6 +53,7 @@ class Preview:
             "bits_sha256": self.bits_sha256,
             "score": self.segmentation.score,
             "is_present": self.segmentation.is_present,
+            "is_resampled": self.segmentation.is_resampled,
             "area_px": int(self.segmentation.mask.sum()),
             "area_mm2": self.area_mm2,
             "seconds": self.segmentation.seconds,
@@ -108,7 +111,6 @@ def accept(
             )
         if onto is not None and tx.masks.newest(onto[0]).series_id != series_id:
             raise NotFound(f"no mask {onto[0]} on series {series_id}")
-    series = opened.series
     answer = _ask(opened, frame_index, prompt, services)
     if answer.bits_sha256 != bits_sha256:
         raise PreviewChanged("the segmenter answers otherwise than it did for the preview")
@@ -120,33 +122,52 @@ def accept(
         tx.studies.hold(series_id)
         if tx.studies.head(series_id).digest != opened.head.digest:
             raise PreviewChanged(f"series {series_id} was arranged anew meanwhile")
-        if onto is None:
-            version = masks.add_tool_mask(
-                tx,
-                series,
-                {frame_index: answer.segmentation.mask},
-                label=label,
-                author=author,
-                is_resampled=False,
-                request_key=request_key,
-                clock=services.clock,
-            )
-        else:
-            mask_id, segment, base_version = onto
-            version = masks.put_plane(
-                tx,
-                series,
-                mask_id,
-                segment=segment,
-                frame_index=frame_index,
-                plane_as_shown=answer.segmentation.mask,
-                base_version=base_version,
-                author=author,
-                request_key=request_key,
-                clock=services.clock,
-            )
+        store = _Storing(tx, opened.series, frame_index, answer.segmentation, author, request_key, services.clock)
+        version = store.as_new(label) if onto is None else store.onto(*onto)
     log.info("prompt_accepted", mask_id=version.mask_id, version=version.version)
     return version
+
+
+@dataclass(frozen=True, slots=True)
+class _Storing:
+    """An accepted answer on its way into the store."""
+
+    tx: Transaction
+    series: Series
+    frame_index: int
+    answer: Segmentation
+    author: MaskAuthor
+    request_key: str
+    clock: Clock
+
+    def as_new(self, label: str) -> MaskVersion:
+        """A mask of its own."""
+        return masks.add_tool_mask(
+            self.tx,
+            self.series,
+            {self.frame_index: self.answer.mask},
+            label=label,
+            author=self.author,
+            is_resampled=self.answer.is_resampled,
+            request_key=self.request_key,
+            clock=self.clock,
+        )
+
+    def onto(self, mask_id: str, segment: int, base_version: int) -> MaskVersion:
+        """The next version of a mask."""
+        return masks.put_plane(
+            self.tx,
+            self.series,
+            mask_id,
+            segment=segment,
+            frame_index=self.frame_index,
+            plane_as_shown=self.answer.mask,
+            base_version=base_version,
+            author=self.author,
+            is_resampled=self.answer.is_resampled,
+            request_key=self.request_key,
+            clock=self.clock,
+        )
 
 
 def concepts_of_series(actor: Actor, series_id: str, *, services: Services) -> dict[str, Any]:

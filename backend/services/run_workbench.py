@@ -2,11 +2,13 @@
 
 import numpy as np
 
-from backend.agent.workbench import RenderedPicture, SeriesFacts
+from backend.agent.pictures import in_proportion
+from backend.agent.workbench import GivenMask, RenderedPicture, SeriesFacts, StoredMask
 from backend.domain.crop import BoolArray, View, whole_frame
-from backend.domain.mask import AuthorKind, MaskAuthor
+from backend.domain.errors import NotFound
+from backend.domain.mask import AuthorKind, MaskAuthor, MaskVersion
 from backend.domain.segmenter import CanonicalPicture
-from backend.domain.trace import MaskMade, Run, ToolBody
+from backend.domain.trace import MaskMade, QuestionAsked, Run, ToolBody
 from backend.domain.view import Window
 from backend.domain.volume import EdgeLetters
 from backend.imaging.render import auto_window, encode_png
@@ -15,6 +17,7 @@ from backend.services.context import Services
 from backend.services.frames import Frames, frame_at
 from backend.services.pictures import canonical_picture, view_picture
 from backend.services.studies import opened_from
+from backend.store.repository import Transaction
 
 
 class ClinicWorkbench:
@@ -48,9 +51,11 @@ class ClinicWorkbench:
         return self.view_of_frame(self._run.frame_index)
 
     def view_of_frame(self, frame_index: int) -> View:
-        """A whole frame under its own window."""
+        """A whole frame under its own window, in its physical aspect."""
         rows, columns = masks.shown_size(self._opened.series)
-        return whole_frame(self.series.id, frame_index, width=columns, height=rows, window=self._window_of(frame_index))
+        window = self._window_of(frame_index)
+        view = whole_frame(self.series.id, frame_index, width=columns, height=rows, window=window)
+        return in_proportion(view, self.spacing_of_frame(frame_index))
 
     def render(self, view: View, mask: MaskMade | None = None) -> RenderedPicture:
         """Draw a view and store the picture."""
@@ -73,7 +78,7 @@ class ClinicWorkbench:
         score: float | None,
         is_present: bool,
         is_resampled: bool,
-    ) -> MaskMade:
+    ) -> StoredMask:
         """Put a mask of the displayed frame on the stored grid; the same call again finds what it stored."""
         author = MaskAuthor(AuthorKind.TOOL, f"{body.name} {body.version}", run_id=self._run.id, sequence=sequence)
         with self._services.store.transaction() as tx:
@@ -87,19 +92,51 @@ class ClinicWorkbench:
                 request_key=f"{self._run.id}:{sequence}",
                 clock=self._services.clock,
             )
+            stored = masks.frame_mask(tx, self._opened.series, version, 1, frame_index)
+            maker = body if version.author.name == author.name else self._body_named(version.author.name, tx)
+        # A score is not stored with a mask: it holds for the very same answer only.
+        is_this_answer = maker == body and np.array_equal(stored, frame_mask)
+        made = self._measured(version, 1, frame_index, stored, score=score if is_this_answer else None)
+        return StoredMask(made.model_copy(update={"is_present": is_present}), maker)
+
+    def given_mask(self, mask_version_id: str, *, frame_index: int) -> GivenMask:
+        """A person's mask on one frame. Raises `NotFound`, for a mask of another series too (casebook C31)."""
+        with self._services.store.transaction(read_only=True) as tx:
+            version = tx.masks.get(mask_version_id)
+            if version.series_id != self.series.id or not version.segments:
+                raise NotFound(f"no mask version {mask_version_id} on series {self.series.id}")
+            on_frame = {
+                segment: masks.frame_mask(tx, self._opened.series, version, segment.number, frame_index)
+                for segment in version.segments
+            }
+        segment = next((one for one, mask in on_frame.items() if mask.any()), version.segments[0])
+        made = self._measured(version, segment.number, frame_index, on_frame[segment], score=None)
+        return GivenMask(made, segment.label)
+
+    def _measured(
+        self, version: MaskVersion, segment: int, frame_index: int, stored: BoolArray, *, score: float | None
+    ) -> MaskMade:
+        """The facts of a stored plane, taken from what is stored."""
         spacing = self.spacing_of_frame(frame_index)
-        area_px = int(frame_mask.sum())
+        area_px = int(stored.sum())
         return MaskMade(
             mask_version_id=version.id,
-            segment=1,
+            segment=segment,
             frame_index=frame_index,
             area_px=area_px,
             area_mm2=None if spacing is None else area_px * spacing[0] * spacing[1],
-            box=_tight_box(frame_mask),
+            box=_tight_box(stored),
             score=score,
-            is_present=is_present,
-            is_resampled=is_resampled,
+            is_resampled=version.is_resampled,
         )
+
+    def _body_named(self, author_name: str, tx: Transaction) -> ToolBody:
+        """The body that an author's name stands for: one of those that answered when the run was asked."""
+        asked = tx.runs.event(self._run.id, 1)
+        bodies = asked.payload.segmenter if asked is not None and isinstance(asked.payload, QuestionAsked) else ()
+        name, _, version = author_name.rpartition(" ")
+        unknown = ToolBody(name=name, version=version, is_demonstration=True)
+        return next((body for body in bodies if f"{body.name} {body.version}" == author_name), unknown)
 
     def mask_on_frame(self, made: MaskMade) -> BoolArray:
         """A stored mask on its displayed frame."""

@@ -1,5 +1,6 @@
 """Runs: ask, follow, cancel, continue. The work itself is `backend.agent.loop`, in the runner process."""
 
+from dataclasses import dataclass
 from datetime import timedelta
 
 import structlog
@@ -15,10 +16,12 @@ from backend.domain.trace import (
     Run,
     RunLimits,
     RunState,
+    ToolCalled,
     ToolFailed,
     ToolReturned,
 )
 from backend.services.context import Clock
+from backend.services.masks import shown_size
 from backend.services.reviews import NotJudgeable, require_box, require_text, run_of_member
 from backend.services.studies import hold_series, series_of_member
 from backend.store.blobs import Blobs
@@ -33,6 +36,21 @@ OPTIONS = 8
 MOST_LIMITS = RunLimits(turns=100, tokens=262_144, tool_calls=200, seconds=3_600, identical_calls=20)
 # A run that was taken up this often and never ended takes its runner down each time; it is stopped as failed.
 MAX_ATTEMPTS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Correction:
+    """What a person says to a step, before it is known which frame the step is about.
+
+    Attributes:
+        box: (x0, y0, x1, y1), edges in pixels of the displayed frame.
+        frame_index: Where the box and the mask lie; None for the frame of the step.
+    """
+
+    text: str = ""
+    box: tuple[float, float, float, float] | None = None
+    mask_version_id: str | None = None
+    frame_index: int | None = None
 
 
 def start_run(
@@ -177,7 +195,7 @@ def continue_run(
     run_id: str,
     *,
     from_sequence: int,
-    correction: CorrectionGiven | None = None,
+    correction: Correction | None = None,
     request_key: str,
     store: Store,
     clock: Clock,
@@ -185,6 +203,7 @@ def continue_run(
     """Continue from here: a child run begins from a finished step of its parent, with a person's word on it.
 
     Raises:
+        InvalidRequest: If the correction's box or frame is none of the series.
         NotJudgeable: If the event is not the end of a step.
         Conflict: If the request key was used for something else.
     """
@@ -198,8 +217,7 @@ def continue_run(
             raise NotFound(f"run {run_id} has no event {from_sequence}")
         if not isinstance(event.payload, ToolReturned | ToolFailed | AnswerGiven):
             raise NotJudgeable("a run goes on from the result of a step or from the answer")
-        if correction is not None:
-            _require_correction(correction, parent, tx)
+        given = None if correction is None else _given(correction, actor, parent, event, tx)
         child = Run(
             id=new_id(),
             series_id=parent.series_id,
@@ -215,7 +233,7 @@ def continue_run(
             created_at=clock(),
             parent_run_id=parent.id,
             parent_sequence=from_sequence,
-            correction=correction,
+            correction=given,
             event_count=0,
             cancel_requested=False,
         )
@@ -224,13 +242,47 @@ def continue_run(
     return child
 
 
-def _require_correction(correction: CorrectionGiven, parent: Run, tx: Transaction) -> None:
-    require_text(correction.text)
-    if correction.box is not None:
-        require_box(correction.box)
-    mask = correction.mask_version_id
-    if mask is not None and tx.masks.get(mask).series_id != parent.series_id:
-        raise NotFound(f"no mask version {mask} on the series of run {parent.id}")
+def _given(wanted: Correction, actor: Actor, parent: Run, step: Event, tx: Transaction) -> CorrectionGiven:
+    """A person's correction with the frame that it lies on; refuses what cannot be meant."""
+    require_text(wanted.text)
+    series = series_of_member(actor, parent.series_id, tx)
+    if wanted.frame_index is not None and not 0 <= wanted.frame_index < len(series.frames):
+        raise InvalidRequest(f"series {series.id} has frames 0 to {len(series.frames) - 1}, got {wanted.frame_index}")
+    if wanted.box is not None:
+        require_box(wanted.box)
+        rows, columns = shown_size(series)
+        x0, y0, x1, y1 = wanted.box
+        if not (x0 < columns and y0 < rows and x1 > 0 and y1 > 0):
+            raise InvalidRequest(f"no part of the box {wanted.box} lies on the {columns} x {rows} frame")
+    frame_index = _frame_of_step(parent, step, tx) if wanted.frame_index is None else wanted.frame_index
+    if wanted.mask_version_id is not None:
+        version = tx.masks.get(wanted.mask_version_id)
+        if version.series_id != parent.series_id:
+            raise NotFound(f"no mask version {wanted.mask_version_id} on the series of run {parent.id}")
+        outlined = {series.shown_index(k) for at in version.voxels.values() for k in at}
+        if wanted.frame_index is None and wanted.box is None and outlined:
+            frame_index = min(sorted(outlined), key=lambda at: abs(at - frame_index))
+    return CorrectionGiven(
+        text=wanted.text,
+        given_by=actor.user_id,
+        box=wanted.box,
+        mask_version_id=wanted.mask_version_id,
+        frame_index=frame_index,
+    )
+
+
+def _frame_of_step(run: Run, step: Event, tx: Transaction) -> int:
+    """The frame that a step is about: of the picture that came of it or was named by it, else of the newest before."""
+    stored = tx.runs.events(run.id)
+    history = [*_history(run, tx), *(event for event in stored if event.sequence <= step.sequence)]
+    pictures = [event.payload for event in history if isinstance(event.payload, ImageShown)]
+    called = next((event.payload for event in stored if event.sequence == step.parent), None)
+    named = called.view_index if isinstance(called, ToolCalled) else None
+    found = [
+        event.payload for event in stored if isinstance(event.payload, ImageShown) and event.parent == step.sequence
+    ]
+    found += [picture for picture in pictures if picture.index == named] or pictures[-1:]
+    return found[0].view.frame_index if found else run.frame_index
 
 
 class StoredTrace:

@@ -66,14 +66,27 @@ class _FileWriter:
         os.fsync(self._file.fileno())
         self._file.close()
         target = self._place.path(sha256)
-        if not target.exists():
+        if not target.parent.exists():
             target.parent.mkdir(exist_ok=True)
+            sync_directory(target.parent.parent)
+        if not target.exists():
             self._path.replace(target)
+        # Also of a blob that was there: who put it there a moment ago may not have come this far.
+        sync_directory(target.parent)
         return sha256
 
     def discard(self) -> None:
         self._file.close()
         self._path.unlink(missing_ok=True)
+
+
+def sync_directory(directory: Path) -> None:
+    """Bring a directory's entries to the disk: only then does a file that was moved into it outlive a power cut."""
+    opened = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
 
 
 class DirectoryBlobs:

@@ -5,7 +5,8 @@ from typing import Any, TypeVar, cast
 
 from sqlalchemy import ColumnElement, Table
 from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import InterfaceError, OperationalError
+from sqlalchemy.exc import TimeoutError as NoConnectionInTime
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from backend.store.tables import Base
@@ -73,5 +74,8 @@ def contains(session: Session, column: InstrumentedAttribute[str], text: str) ->
 
 
 def is_transient(error: Exception) -> bool:
-    """Whether the database failed and not the work: the same work may succeed at the next try."""
-    return isinstance(error, DBAPIError)
+    """Whether the database was not to be had, and the same work may succeed at the next try.
+
+    A value or a statement that it does not take (DataError, ProgrammingError) is refused at every try.
+    """
+    return isinstance(error, (OperationalError, InterfaceError, NoConnectionInTime))

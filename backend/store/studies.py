@@ -155,6 +155,13 @@ class Studies:
         insert_new(self._session, IdentityRow, identities)
         return known | made
 
+    def identities(self, study_ids: Sequence[str]) -> dict[str, Identity]:
+        """Study id to whose it is, for every study that is asked for."""
+        found: dict[str, Identity] = {}
+        for piece in in_pieces(study_ids):
+            found |= self.worklist.identities(piece)
+        return {study_id: found.get(study_id, Identity()) for study_id in study_ids}
+
     def _study_ids(self, project_id: str, study_keys: Sequence[str]) -> dict[str, str]:
         found: dict[str, str] = {}
         for piece in in_pieces(study_keys):

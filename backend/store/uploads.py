@@ -231,6 +231,20 @@ class Uploads:
             ],
         )
 
+    def refuse_series(self, upload_id: str, study_id: str, series_key: str, *, code: str, message: str) -> None:
+        """Refuse the upload's files of one series that cannot be shown; their originals stay."""
+        instances = select(InstanceRow.id).where(InstanceRow.study_id == study_id, InstanceRow.series_key == series_key)
+        self._session.execute(
+            update(UploadFileRow)
+            .where(
+                UploadFileRow.upload_id == upload_id,
+                UploadFileRow.instance_id.in_(instances),
+                UploadFileRow.state.in_((FileState.STORED, FileState.DUPLICATE)),
+            )
+            .values(state=FileState.REFUSED, code=code, message=storable(message, 500))
+            .execution_options(synchronize_session=False)
+        )
+
     # ---- leases
 
     def claim(self, upload_id: str, *, owner: str, now: datetime, until: datetime) -> Claim | None:

@@ -35,7 +35,10 @@ class StudyFilter:
 
 @dataclass(frozen=True, slots=True)
 class SeriesSummary:
-    """One line of a study's list of series; `rows` and `columns` as shown."""
+    """One line of a study's list of series; `rows` and `columns` as shown.
+
+    `is_superseded` marks one that stays only for the runs and masks on it: its images are in a newer one too.
+    """
 
     id: str
     modality: str
@@ -46,6 +49,7 @@ class SeriesSummary:
     frame_count: int
     rows: int
     columns: int
+    is_superseded: bool
 
 
 class Worklist:
@@ -107,7 +111,7 @@ class Worklist:
         return rows[0]
 
     def series_of(self, study_id: str) -> list[SeriesSummary]:
-        """A study's series by number, those without one last."""
+        """A study's series by number, those without one behind them, superseded ones last."""
         series = tables.SeriesRow
         query = select(
             series.id,
@@ -129,10 +133,14 @@ class Worklist:
                 frame_count=frame_count,
                 rows=layout["pixel"][int(layout["display"][0])],
                 columns=layout["pixel"][1 - int(layout["display"][0])],
+                is_superseded=bool(layout.get("superseded")),
             )
             for row_id, modality, description, number, kind, frame_count, layout in self._session.execute(query)
         ]
-        return sorted(found, key=lambda one: (one.number is None, one.number or 0, -one.frame_count, one.id))
+        return sorted(
+            found,
+            key=lambda one: (one.is_superseded, one.number is None, one.number or 0, -one.frame_count, one.id),
+        )
 
     def _rows(self, study_ids: Sequence[str], *, with_identity: bool) -> list[StudyRow]:
         study = tables.StudyRow
@@ -142,7 +150,7 @@ class Worklist:
             .where(study.id.in_(study_ids))
         )
         found = {row[0]: row for row in self._session.execute(query)}
-        identities = self._identities(study_ids) if with_identity else {}
+        identities = self.identities(study_ids) if with_identity else {}
         summaries = self._summaries(study_ids)
         return [
             StudyRow(
@@ -161,15 +169,17 @@ class Worklist:
             if study_id in found
         ]
 
-    def _identities(self, study_ids: Sequence[str]) -> dict[str, Identity]:
+    def identities(self, study_ids: Sequence[str]) -> dict[str, Identity]:
+        """Whose the studies are, by id; for who may know."""
         row = tables.IdentityRow
         query = select(row.study_id, *(getattr(row, name) for name in _IDENTITY)).where(row.study_id.in_(study_ids))
         return {study_id: Identity(*values) for study_id, *values in self._session.execute(query)}
 
     def _summaries(self, study_ids: Sequence[str]) -> dict[str, list[tuple[str, str, int, int | None]]]:
+        """What counts of each study's series. A superseded one's images are counted in the one that took its place."""
         series = tables.SeriesRow
         query = select(series.study_id, series.id, series.modality, series.frame_count, series.number).where(
-            series.study_id.in_(study_ids)
+            series.study_id.in_(study_ids), series.layout["superseded"].as_string().is_(None)
         )
         summaries: dict[str, list[tuple[str, str, int, int | None]]] = defaultdict(list)
         for study_id, series_id, modality, frame_count, number in self._session.execute(query):

@@ -1,6 +1,7 @@
 // The size of the brush, shown while it or the eraser is in the hand.
 
 import { el } from "../shell/dom.js";
+import { sizeTitle } from "../shell/words.js";
 
 const round = (value) => (value < 10 ? value.toFixed(1) : String(Math.round(value)));
 
@@ -29,6 +30,7 @@ export class BrushPanel {
     const { least, most } = painting.limits;
     this.#title.textContent = viewer.state().tool === "brush" ? "Brush" : "Eraser";
     this.#value.textContent = `r ${round(painting.radius)} ${painting.unit}`;
+    this.#value.title = sizeTitle(store.series.spacing_source) ?? "";
     this.#range.value = String(Math.round((1000 * Math.log(painting.radius / least)) / Math.log(most / least)));
     const name = store.activeSegment?.label;
     this.#onto.textContent = name ? `in “${name}”` : viewer.state().tool === "brush" ? "begins a new segment" : "choose a segment first";

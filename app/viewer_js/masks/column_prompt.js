@@ -1,7 +1,8 @@
 // The prompt: finding by name, and the preview with what is known of it.
 
 import { button, el, fill } from "../shell/dom.js";
-import { areaText } from "./model.js";
+import { areaWords } from "../shell/words.js";
+import { areaMm2 } from "./model.js";
 import { promptProblem } from "./prompts.js";
 
 let made = 0;
@@ -101,10 +102,10 @@ export class PromptPanel {
 
   #ready({ prompt, preview, elapsedMs }, what) {
     const { prompting, store, index } = this.#work;
-    const spacing = store.series.frames[prompt.frame_index].spacing;
+    const { frames, spacing_source: source } = store.series;
     const facts = [
       preview.score !== null && `score ${preview.score.toFixed(2)}`,
-      areaText(preview.area_px, spacing),
+      areaWords(preview.area_px, areaMm2(preview.area_px, frames[prompt.frame_index].spacing), source, { isShort: false }),
       seconds(elapsedMs),
     ].filter(Boolean);
     const isHere = prompt.frame_index === index;
@@ -116,8 +117,8 @@ export class PromptPanel {
       el(
         "div",
         { class: "sp-actions" },
-        button([isHere ? "Accept" : "Show it", el("kbd", {}, "⏎")], () => prompting.accept(), { kind: "sm-small sm-accept", disabled: prompting.isAccepting }),
-        button(["Reject", el("kbd", {}, "Esc")], () => prompting.reject(), { kind: "sm-small sm-reject", disabled: prompting.isAccepting }),
+        button([isHere ? "Keep" : "Show it", el("kbd", {}, "⏎")], () => prompting.accept(), { kind: "sm-small sm-accept", disabled: prompting.isAccepting }),
+        button(["Drop", el("kbd", {}, "Esc")], () => prompting.reject(), { kind: "sm-small sm-reject", disabled: prompting.isAccepting }),
       ),
     ];
   }
@@ -125,7 +126,7 @@ export class PromptPanel {
   /** Where an accept goes, and the other way. */
   #where(prompting) {
     const { activeSegment } = this.#work.store;
-    if (prompting.editing) return el("p", { class: "sp-dim" }, "accepting makes the next version of the step's mask");
+    if (prompting.editing) return el("p", { class: "sp-dim" }, "kept, it is the next version of the step's mask");
     const onto = this.#targetLabel();
     const turn = (wish) => () => {
       prompting.wish = wish;

@@ -1,8 +1,9 @@
 // One segment in the list.
 
 import { button, el, fill } from "../shell/dom.js";
+import { areaWords, sizeTitle, volumeWords } from "../shell/words.js";
 import { traceBridge } from "../trace/bridge.js";
-import { areaText, segmentTotal, voxelMm3, volumeText } from "./model.js";
+import { areaMm2, segmentTotal, voxelMm3 } from "./model.js";
 import { cleanLabel, PALETTE } from "./store.js";
 
 /** Colour, name, author, size, eye; and for whoever may edit: rename, recolour, delete, and what to do in a conflict. */
@@ -77,6 +78,7 @@ export class SegmentRow {
     this.#eye.setAttribute("aria-pressed", String(isVisible));
     this.#showAuthor();
     this.#size.textContent = sizeText(segment, series, index);
+    this.#size.title = sizeTitle(series.spacing_source) ?? "";
     if (!this.#colors.hidden) this.#showColors(segment);
     this.#showConflict(segment);
   }
@@ -154,13 +156,14 @@ export class SegmentRow {
 /** "412 mm² here · 31.2 ml": on this slice, and in all where the slices are a volume. */
 function sizeText(segment, series, index) {
   const here = segment.pixels.get(index) ?? 0;
-  const spacing = series.frames[index]?.spacing ?? null;
+  const { spacing_source: source } = series;
+  const area = areaWords(here, areaMm2(here, series.frames[index]?.spacing), source);
   const mm3 = voxelMm3(series);
   const parts = [];
-  if (series.frames.length === 1) parts.push(areaText(here, spacing));
-  else parts.push(here > 0 ? `${areaText(here, spacing)} here` : "not on this slice");
+  if (series.frames.length === 1) parts.push(area);
+  else parts.push(here > 0 ? `${area} here` : "not on this slice");
   const total = segmentTotal(segment);
-  if (mm3 !== null && total > 0) parts.push(volumeText(total, mm3));
+  if (mm3 !== null && total > 0) parts.push(volumeWords(total * mm3, source));
   else if (series.frames.length > 1 && total > 0) parts.push(`${segment.pixels.size} slices`);
   // A number stays with its unit.
   return parts.map((part) => part.replaceAll(" ", "\u00a0")).join(" · ");

@@ -1,5 +1,7 @@
 // Masks as the page knows them: the newest version of each, with its segments and their sizes.
 
+import { hasMillimetres } from "../shell/words.js";
+
 /**
  * @typedef {object} Segment
  * @property {number} number
@@ -67,23 +69,14 @@ export function nearestFrame(segment, index) {
  */
 export function voxelMm3(series) {
   const [first, second] = series.frames;
-  if (!series.three_d || !first?.spacing || !first.ipp || !first.iop || !second?.ipp) return null;
+  if (!series.three_d || !hasMillimetres(series.spacing_source) || !first?.spacing || !first.ipp || !first.iop || !second?.ipp) return null;
   const [a, b, c, d, e, f] = first.iop;
   const normal = [b * f - c * e, c * d - a * f, a * e - b * d];
   const apart = Math.abs(normal.reduce((sum, part, axis) => sum + part * (second.ipp[axis] - first.ipp[axis]), 0));
   return apart > 0 ? first.spacing[0] * first.spacing[1] * apart : null;
 }
 
-const grouped = (number, digits = 0) => number.toLocaleString("en", { maximumFractionDigits: digits, minimumFractionDigits: digits }).replaceAll(",", " ");
-
-/** "12.4 mm²", "38 612 px": an area on one frame, in what the file allows. */
-export function areaText(pixels, spacing) {
-  if (!spacing) return `${grouped(pixels)} px`;
-  const mm2 = pixels * spacing[0] * spacing[1];
-  return mm2 >= 10_000 ? `${grouped(mm2 / 100, 1)} cm²` : `${grouped(mm2, mm2 < 100 ? 1 : 0)} mm²`;
-}
-
-export function volumeText(voxels, mm3) {
-  const ml = (voxels * mm3) / 1000;
-  return `${grouped(ml, ml < 10 ? 2 : 1)} ml`;
+/** mm2 of that many pixels of a frame; null where there are no millimetres. */
+export function areaMm2(pixels, spacing) {
+  return spacing ? pixels * spacing[0] * spacing[1] : null;
 }

@@ -1,6 +1,7 @@
 // The brush and the eraser: what a press on the picture does, how large the tip is, and the circle that shows it.
 
 import { leastRadius } from "./brush.js";
+import { hasMillimetres, unitWords } from "../shell/words.js";
 import { Stroke } from "./stroke.js";
 
 const STEP = 1.25;
@@ -35,18 +36,23 @@ export class Painting {
     this.#radius = null;
   }
 
+  get #spacing() {
+    const { series } = this.#store;
+    if (!hasMillimetres(series?.spacing_source)) return null;
+    return series.frames[Math.max(0, this.#viewer.state().index)]?.spacing ?? null;
+  }
+
   get isOn() {
     return ["brush", "erase"].includes(this.#viewer.state().tool);
   }
 
-  /** mm between rows, then columns, of the frame on the screen; [1, 1], so in pixels, where it is unknown. */
+  /** mm between rows, then columns, of the frame on the screen; [1, 1], so in pixels, where there are no millimetres. */
   get spacing() {
-    const { series } = this.#store;
-    return series?.frames[Math.max(0, this.#viewer.state().index)]?.spacing ?? [1, 1];
+    return this.#spacing ?? [1, 1];
   }
 
   get unit() {
-    return this.#store.series?.frames[0].spacing ? "mm" : "px";
+    return this.#spacing ? unitWords("mm", this.#store.series.spacing_source) : "px";
   }
 
   get limits() {

@@ -16,9 +16,15 @@ export class SaveStatus {
   #store;
   #text = "";
 
-  /** @param {import("./store.js").MaskStore} store */
-  constructor(store) {
+  #reopen;
+
+  /**
+   * @param {import("./store.js").MaskStore} store
+   * @param {() => void} reopen  Opens the series anew.
+   */
+  constructor(store, reopen) {
     this.#store = store;
+    this.#reopen = reopen;
     setInterval(() => this.show(), TICK_MS);
   }
 
@@ -27,15 +33,17 @@ export class SaveStatus {
   }
 
   show() {
-    const { tone, text, retry } = this.#read();
+    const { tone, text, retry, act = "Try now" } = this.#read();
     if (text === this.#text) return;
     this.#text = text;
     this.element.dataset.tone = tone;
-    fill(this.element, text, retry && el("button", { type: "button", on: { click: retry } }, "Try now"));
+    fill(this.element, text, retry && el("button", { type: "button", on: { click: retry } }, act));
   }
 
   #read() {
     const { lines } = this.#store;
+    const outdated = lines.find((line) => line.state === "outdated");
+    if (outdated) return { tone: "bad", text: `not saved: ${outdated.problem.message}`, retry: this.#reopen, act: "Open it again" };
     const failed = lines.filter((line) => line.state === "failed");
     if (failed.length > 0) {
       const { problem, retryAt } = failed[0];

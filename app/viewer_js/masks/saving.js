@@ -14,7 +14,7 @@ const CONFLICTED = "this mask was changed elsewhere: first say which of the two 
 const isPassing = ({ status }) => status === 0 || status === 429 || status >= 500;
 const keyOf = (number, frame) => `${number} ${frame}`;
 
-/** What a mask's line is doing. @typedef {"saved"|"waiting"|"saving"|"failed"|"conflict"} LineState */
+/** What a mask's line is doing. @typedef {"saved"|"waiting"|"saving"|"failed"|"conflict"|"outdated"} LineState */
 
 /** The changes of one mask on their way to the server. */
 export class SaveLine {
@@ -40,10 +40,17 @@ export class SaveLine {
     /** Why the last try failed; null while all is well. */
     this.problem = null;
     this.retryAt = 0;
+    /** More images came to the series: what was drawn lies on slices that may be others now, and cannot be stored. */
+    this.isOutdated = false;
+  }
+
+  get #isHalted() {
+    return this.mask.isConflicted || this.isOutdated;
   }
 
   /** @returns {LineState} */
   get state() {
+    if (this.isOutdated) return "outdated";
     if (this.mask.isConflicted && this.hasUnsaved) return "conflict";
     if (this.problem) return "failed";
     if (this.#running) return "saving";
@@ -51,7 +58,7 @@ export class SaveLine {
   }
 
   get hasUnsaved() {
-    return this.#dirty.size > 0 || this.#jobs.length > 0 || this.#sending !== null;
+    return this.isOutdated || this.#dirty.size > 0 || this.#jobs.length > 0 || this.#sending !== null;
   }
 
   holds(number, frame) {
@@ -76,7 +83,7 @@ export class SaveLine {
   /** Save what is edited, now. Resolves when nothing waits any more, or when only the person can say how to go on. */
   flush() {
     clearTimeout(this.#timer);
-    if (this.mask.isConflicted) return Promise.resolve();
+    if (this.#isHalted) return Promise.resolve();
     for (const [plane, edit] of this.#dirty) {
       this.#dirty.delete(plane);
       this.#add({ plane, edit, isKept: true, send: (base) => this.#send(edit, base) });
@@ -94,7 +101,7 @@ export class SaveLine {
    */
   change(send, { isKept = false, isWhole = false } = {}) {
     this.flush();
-    if (this.mask.isConflicted) return Promise.reject(new Error(CONFLICTED));
+    if (this.#isHalted) return Promise.reject(this.problem ?? new Error(CONFLICTED));
     return new Promise((resolve, reject) => this.#add({ send, resolve, reject, isKept, isWhole }));
   }
 
@@ -111,6 +118,7 @@ export class SaveLine {
     this.#jobs = [];
     this.#sending = null;
     this.problem = null;
+    this.isOutdated = false;
     this.#on.changed();
   }
 
@@ -124,7 +132,7 @@ export class SaveLine {
     this.#running = this.#work().finally(() => {
       this.#running = null;
       // A job that came in the moment in which the last one ended.
-      if (this.#jobs.length > 0 && !this.mask.isConflicted) this.#start();
+      if (this.#jobs.length > 0 && !this.#isHalted) this.#start();
       this.#on.changed();
     });
   }
@@ -140,7 +148,7 @@ export class SaveLine {
   }
 
   async #work() {
-    while (this.#jobs.length > 0 && !this.mask.isConflicted) {
+    while (this.#jobs.length > 0 && !this.#isHalted) {
       const job = this.#jobs.shift();
       this.#sending = job;
       for (let tries = 0; this.#sending === job; tries += 1) {
@@ -164,8 +172,14 @@ export class SaveLine {
     if (error.code === "mask_conflict") {
       this.mask.isConflicted = true;
       this.problem = null;
-      this.#giveBack(job);
-      job.reject?.(error);
+      this.#giveBack(job, error);
+      this.#on.changed();
+      return false;
+    }
+    if (error.code === "series_changed") {
+      this.isOutdated = true;
+      this.problem = error;
+      this.#giveBack(job, error);
       this.#on.changed();
       return false;
     }
@@ -187,10 +201,10 @@ export class SaveLine {
   }
 
   /** Edits wait where they were, for the person to say what becomes of them. */
-  #giveBack(job) {
+  #giveBack(job, error) {
     for (const { plane, edit, reject } of [job, ...this.#jobs]) {
       if (edit && !this.#dirty.has(plane)) this.#dirty.set(plane, edit);
-      else reject?.(new Error(CONFLICTED));
+      else reject?.(error.code === "mask_conflict" ? new Error(CONFLICTED) : error);
     }
     this.#jobs = [];
     this.#sending = null;

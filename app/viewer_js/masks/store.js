@@ -50,7 +50,11 @@ export class MaskStore {
       isPinned: (mask, number, frame) => this.#lines.get(mask)?.holds(number, frame) ?? false,
     });
     // What could not be saved when the series was left is shown again, as it was.
-    for (const [mask, line] of this.#lines) if (mask.seriesId === series.id) this.#readopt(mask, line);
+    for (const [mask, line] of this.#lines) {
+      if (mask.seriesId !== series.id) continue;
+      if (line.isOutdated) this.#letGo(mask, line);
+      else this.#readopt(mask, line);
+    }
     return this.refresh();
   }
 
@@ -121,7 +125,9 @@ export class MaskStore {
   /** Whether a mask takes edits now; where not, it says why. */
   canEdit(mask) {
     if (mask.isConflicted) this.tell("This mask was saved elsewhere meanwhile. Choose first which of the two stays.");
-    return !mask.isConflicted && !this.#busy.has(mask);
+    const { isOutdated, problem } = this.line(mask);
+    if (isOutdated) this.tell(problem.message);
+    return !mask.isConflicted && !isOutdated && !this.#busy.has(mask);
   }
 
   tell(notice) {
@@ -363,6 +369,13 @@ export class MaskStore {
     mask.epoch += 1;
     this.masks.push(mask);
     for (const { number, frame, plane } of line.unsaved()) this.planes.adopt(mask, number, frame, plane);
+  }
+
+  /** More images came meanwhile: on which slices it was drawn is not known any more. */
+  #letGo(mask, line) {
+    line.abandon();
+    this.#lines.delete(mask);
+    this.tell(`“${mask.segments[0].label}” was drawn before more images came to this series and could not be kept. Draw it again.`);
   }
 
   #merge(listed, before) {

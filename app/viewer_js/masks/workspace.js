@@ -25,7 +25,7 @@ const TOOL_KEYS = { d: "box", o: "point", b: "brush", e: "erase" };
 
 const KEY_ROWS = [
   ["D  O", "prompt: box, point (Shift or Alt: not this)"],
-  ["Enter, Esc", "accept, reject the preview"],
+  ["Enter, Esc", "keep, drop the preview"],
   ["B  E", "brush, eraser"],
   ["[  ]", "smaller, larger"],
   ["V", "hide, show all segments"],
@@ -46,9 +46,10 @@ export class MaskWorkspace {
 
   /**
    * @param {import("../viewer/viewer.js").Viewer} viewer
-   * @param {{mayEdit: boolean}} options  Without it masks are looked at only.
+   * @param {{mayEdit: boolean, reopen: () => void}} options  Without `mayEdit` masks are looked at only; `reopen`
+   *   opens the series anew.
    */
-  constructor(viewer, { mayEdit }) {
+  constructor(viewer, { mayEdit, reopen }) {
     this.#viewer = viewer;
     this.#mayEdit = mayEdit;
     const changed = () => this.#changed();
@@ -57,7 +58,7 @@ export class MaskWorkspace {
     this.painting = new Painting(viewer, this.store, changed);
     this.prompting = new Prompting(viewer, this.store, wire, changed);
     this.column = new Column(this, { mayEdit });
-    this.status = new SaveStatus(this.store);
+    this.status = new SaveStatus(this.store, reopen);
     const { root, surface } = viewer.parts;
     surface.after(this.overlay.element);
     viewer.addLayer(this.overlay);

@@ -9,6 +9,11 @@ export class ApiError extends Error {
   }
 }
 
+// What a reader can do about it is said here; the server's words are for whoever programs against it.
+const WORDS = {
+  series_changed: "More images came to this series since it was opened, so its slices may lie elsewhere now. Open it again.",
+};
+
 let session = null;
 const prefetched = new Map();
 
@@ -50,7 +55,7 @@ export function fetchJson(path, options = {}) {
 export function toApiError(status, text) {
   try {
     const { error } = JSON.parse(text);
-    return new ApiError(status, error.code, error.message, error.details);
+    return new ApiError(status, error.code, WORDS[error.code] ?? error.message, error.details);
   } catch (problem) {
     if (!(problem instanceof SyntaxError || problem instanceof TypeError)) throw problem;
     return new ApiError(status, "no_answer", status ? `The server answered ${status}.` : "The server cannot be reached.");

@@ -50,7 +50,12 @@ class CasePage {
     this.making = null;
     this.loaded = { loaded: 0, total: 0 };
     this.drawn = [];
-    this.trace = makeTrace(session, { state: () => this.viewer?.state() ?? null, toggleHelp: () => this.viewer?.toggleHelp() });
+    this.trace = makeTrace(session, {
+      state: () => this.viewer?.state() ?? null,
+      toggleHelp: () => this.viewer?.toggleHelp(),
+      spacingSource: () => this.viewer?.series?.spacing_source ?? null,
+      reopen: () => this.reopen(),
+    });
     fill(root, this.strip, el("section", { class: "sp-stage-holder" }, this.stage, this.notice), el("aside", { class: "sp-side" }, this.segments, this.facts), this.trace.root, this.status);
     this.showStatus();
   }
@@ -58,7 +63,7 @@ class CasePage {
   makeViewer() {
     this.making ??= loadViewer().then((module) => {
       this.viewer = module.createViewer(this.stage, { fetchJson, onEvent: (kind, detail) => this.onViewer(kind, detail) });
-      this.masks = new MaskWorkspace(this.viewer, { mayEdit: this.mayEdit });
+      this.masks = new MaskWorkspace(this.viewer, { mayEdit: this.mayEdit, reopen: () => this.reopen() });
       fill(this.segments, this.masks.column.element);
       // For tests and for the console, as the viewer's own.
       this.stage.serpensMasks = this.masks;
@@ -83,6 +88,11 @@ class CasePage {
       showStudyInHeader(hint);
       if (hint.cover_series_id) this.show(hint.cover_series_id);
     }
+    await this.readStudy(studyId, !hint?.cover_series_id);
+  }
+
+  /** Ask for a study and its series; `isFirst` shows one of them. */
+  async readStudy(studyId, isFirst) {
     let study;
     try {
       study = await fetchJson(`/api/studies/${studyId}`);
@@ -94,7 +104,7 @@ class CasePage {
     this.study = study;
     showStudyInHeader(study);
     fill(this.strip, study.series.map((series) => this.thumbnail(series)));
-    if (!hint?.cover_series_id) {
+    if (isFirst) {
       const first = study.series.find((series) => series.id === study.cover_series_id) ?? study.series[0];
       if (first) this.show(first.id);
       else this.showProblem({ status: 404, message: "This study holds no series that can be shown." });
@@ -136,6 +146,7 @@ class CasePage {
     if (kind === "frame" || kind === "window") this.countDrawn();
     if (kind === "error" && detail.index === null) this.showProblem(detail);
     if (kind === "opened" || kind === "first-image") this.showFacts();
+    if (kind === "opened") this.trace.learnSizes();
     if (kind === "first-image" || kind === "error") this.trace.start();
     this.masks?.onViewer(kind);
     if (kind !== "cursor") this.showStatus();
@@ -156,7 +167,7 @@ class CasePage {
     picture.addEventListener("error", () => picture.replaceWith(icon("image")));
     return el(
       "button",
-      { type: "button", class: "sp-thumb", title: [series.description, series.kind_reason].filter(Boolean).join("\n"), data: { seriesId: series.id }, on: { click: () => this.show(series.id) } },
+      { type: "button", class: "sp-thumb", title: [seriesLabel(series), series.description, series.kind_reason].filter(Boolean).join("\n"), data: { seriesId: series.id }, on: { click: () => this.show(series.id) } },
       picture,
       el("span", { class: "sp-thumb-label" }, seriesLabel(series)),
       el("span", { class: "sp-thumb-count" }, String(series.frame_count)),
@@ -207,7 +218,7 @@ class CasePage {
         ),
       series?.kind_reason && el("p", { class: "sp-reason" }, series.kind_reason),
       el("h4", {}, "Keys"),
-      el("p", { class: "sp-dim" }, "↑ ↓ slices · 1–9 windows · W window · Z zoom · P pan · I invert · R reset · ? all keys"),
+      el("p", { class: "sp-dim" }, "↑ ↓ slices · 1–9 windows · W window · Z zoom · P pan · I invert · 0 reset · ? all keys"),
     );
   }
 
@@ -232,6 +243,14 @@ class CasePage {
       el("p", {}, message),
       el("div", { class: "sp-actions" }, button("Try again", () => this.again()), el("a", { class: "sp-button sp-quiet", href: "#/" }, "To the worklist")),
     );
+  }
+
+  /** More images came to the series that is shown: it is read anew, and what is typed beside it stays. */
+  reopen() {
+    const { seriesId } = this;
+    this.seriesId = null;
+    this.show(seriesId);
+    this.readStudy(this.opening, false);
   }
 
   again() {

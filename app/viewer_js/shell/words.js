@@ -52,6 +52,46 @@ export function bytes(number) {
   return `${value < 10 ? value.toFixed(1) : Math.round(value).toLocaleString("en")} ${units[unit]}`;
 }
 
+const grouped = (number, digits = 0) => number.toLocaleString("en", { maximumFractionDigits: digits, minimumFractionDigits: digits }).replaceAll(",", " ");
+
+/**
+ * What sizes in millimetres of a series are (`spacing_source` of its descriptor).
+ * @typedef {"patient" | "imager" | "unknown" | null} SpacingSource  Null while the descriptor is not here.
+ */
+
+/** Whether there are millimetres at all. */
+export const hasMillimetres = (source) => source === "patient" || source === "imager";
+
+/** For the title of a size in short; null where it needs none. */
+export function sizeTitle(source) {
+  return source === "imager" ? "Measured at the detector: the patient, nearer to the source, is smaller" : null;
+}
+
+/** A unit of length, area or volume as its series has it: "mm²", "mm² det.", "mm² at the detector". */
+export function unitWords(unit, source, { isShort = true } = {}) {
+  if (source !== "imager") return unit;
+  return isShort ? `${unit} det.` : `${unit} at the detector`;
+}
+
+/**
+ * An area in what the file allows: "12.4 mm²", "412 mm² det.", "38 612 px".
+ * @param {number} pixels
+ * @param {number|null|undefined} mm2
+ * @param {SpacingSource} source
+ * @param {{isShort?: boolean}} [options]
+ */
+export function areaWords(pixels, mm2, source, options) {
+  if (mm2 === null || mm2 === undefined || !hasMillimetres(source)) return `${grouped(pixels)} px`;
+  if (mm2 >= 10_000) return `${grouped(mm2 / 100, 1)} ${unitWords("cm²", source, options)}`;
+  return `${grouped(mm2, mm2 < 100 ? 1 : 0)} ${unitWords("mm²", source, options)}`;
+}
+
+/** A volume: "0.35 ml", "31.2 ml det.". */
+export function volumeWords(mm3, source, options) {
+  const ml = mm3 / 1000;
+  return `${grouped(ml, ml < 10 ? 2 : 1)} ${unitWords("ml", source, options)}`;
+}
+
 /** A local time that sorts and cannot be misread: 2031-05-06 14:07. */
 export function localTime(iso) {
   const at = new Date(iso);

@@ -7,9 +7,12 @@ import { newKey } from "./outbox.js";
 const QUESTION_ROWS = 5;
 
 export class AskBox {
-  /** @param {(question: {question: string, options: string[], request_key: string}) => Promise<void>} ask  Raises `ApiError`. */
-  constructor(ask) {
-    this.ask = ask;
+  /**
+   * @param {(question: {question: string, options: string[], request_key: string}) => Promise<void>} ask  Raises `ApiError`.
+   * @param {() => void} reopen  Opens the series anew, where more images came to it; what is typed stays.
+   */
+  constructor(ask, reopen) {
+    Object.assign(this, { ask, reopen });
     this.question = el("textarea", { class: "sp-ask-text", rows: "1", maxlength: "2000", "aria-label": "Question", placeholder: "Ask about this series…" });
     this.options = el("textarea", { class: "sp-ask-text sp-ask-options", rows: "2", hidden: true, "aria-label": "Options, one a line", placeholder: "Options, one a line (up to 8)" });
     this.toggle = button("Options", () => this.toggleOptions(), { kind: "sp-small sp-quiet", "aria-expanded": "false" });
@@ -104,7 +107,8 @@ export class AskBox {
     } catch (error) {
       if (error.status === undefined) throw error;
       this.problem.hidden = false;
-      this.problem.textContent = `not asked: ${error.message}`;
+      const again = error.code === "series_changed" && button("Open it again", () => ((this.problem.hidden = true), this.reopen(), this.focus()), { kind: "sp-small" });
+      fill(this.problem, `not asked: ${error.message} `, again);
     } finally {
       this.send.disabled = false;
     }

@@ -1,13 +1,14 @@
 // One step as a card: made once, and filled as its events come, so that nothing jumps while a run goes on.
 
 import { button, el, fill } from "../shell/dom.js";
+import { areaWords, sizeTitle } from "../shell/words.js";
 import { viewerBridge } from "./bridge.js";
 import { citedText } from "./cited.js";
 import { editor } from "./editor.js";
 import { Judge } from "./judge.js";
 import { continuesFrom, eventsOf, secondsOf, targetOf, thoughtOf } from "./steps.js";
 import { VisibleTime } from "./visible_time.js";
-import { area, callTitle, seconds, spaced } from "./words.js";
+import { callTitle, seconds, spaced } from "./words.js";
 
 const TITLES = {
   spoke: "Thought",
@@ -78,7 +79,7 @@ export class Card {
     this.judge = mayJudge && !isParent && new Judge({ runId: this.step.runId, target: () => targetOf(this.step), seconds: spend, correct: (judge) => this.correct(judge), what: this.id });
     this.thoughtJudge =
       mayJudge && !isParent && this.step.spoke && new Judge({ runId: this.step.runId, target: () => thoughtOf(this.step), seconds: spend, correct: (judge) => this.correctThought(judge), isSmall: true, what: `the thought of ${this.id}` });
-    this.goOn = mayAsk && !isParent && button("Continue", () => this.openContinue(), { kind: "sp-j sp-j-quiet", hidden: true, title: "Continue from here, with a correction" });
+    this.goOn = mayAsk && !isParent && button("Continue", () => this.openContinue(), { kind: "sp-j sp-j-quiet", hidden: true, title: mayJudge ? "Continue from here, with a correction" : "Let the model look again from here" });
     this.rawButton = button("Raw", () => this.toggleRaw(), { kind: "sp-j sp-j-quiet", "aria-expanded": "false" });
     this.slot = el("div", { class: "sp-form-slot" });
     const actions = el("div", { class: "sp-step-actions" }, this.goOn, this.rawButton);
@@ -171,16 +172,17 @@ export class Card {
   }
 
   showMasks(payload) {
+    const source = this.view.panel.viewer.spacingSource();
     fill(
       this.chips,
       payload.masks.map((mask) => {
         const look = viewerBridge().maskLook(mask.mask_version_id) ?? this.view.maskLook(mask.mask_version_id);
         return el(
           "button",
-          { type: "button", class: "sp-mask", title: "Show this outline on the image", on: { click: () => this.view.select(this.step.key, { jump: true }) } },
+          { type: "button", class: "sp-mask", title: ["Show this outline on the image", sizeTitle(source)].filter(Boolean).join("\n"), on: { click: () => this.view.select(this.step.key, { jump: true }) } },
           el("i", { style: look ? `background:${look.color}` : null }),
           el("span", { class: "sp-clip" }, look?.label || String(payload.values.label ?? "outline")),
-          el("span", { class: "sp-mask-area" }, area(mask.area_px, mask.area_mm2)),
+          el("span", { class: "sp-mask-area" }, areaWords(mask.area_px, mask.area_mm2, source)),
           mask.is_resampled && el("span", {}, "resampled"),
         );
       }),
@@ -243,6 +245,7 @@ export class Card {
   dragBox(judge, place) {
     this.view.select(this.step.key, { jump: true });
     const giveUp = viewerBridge().editBox(place, (edited) => {
+      judge.stopping = null;
       judge.closeForm();
       if (!edited) return;
       judge.give({
@@ -257,8 +260,9 @@ export class Card {
         "div",
         { class: "sp-editor sp-dragging" },
         el("p", {}, "Drag the box on the image. ", el("kbd", {}, "⏎"), " keeps the new outline, ", el("kbd", {}, "Esc"), " gives up."),
-        el("div", { class: "sp-judge" }, button("Give up", () => giveUp(), { kind: "sp-small sp-quiet" }), button("Write instead", () => (giveUp(), judge.correctText({ label: "What should this step have been?", text: "" })), { kind: "sp-small sp-quiet" })),
+        el("div", { class: "sp-judge" }, button("Give up", () => giveUp(), { kind: "sp-small sp-quiet" }), button("Write instead", () => judge.correctText({ label: "What should this step have been?", text: "" }), { kind: "sp-small sp-quiet" })),
       ),
+      giveUp,
     );
   }
 
@@ -267,6 +271,11 @@ export class Card {
   }
 
   openContinue() {
+    // A correction is a judgement: who may not judge lets the model look again.
+    if (!this.rights.mayJudge) {
+      this.view.panel.continueFrom(this.step, { correction: "" });
+      return;
+    }
     const given = this.judge?.current?.body;
     const place = given?.corrected_box ? " The box that you moved goes with it." : "";
     fill(
@@ -282,17 +291,19 @@ export class Card {
             label: "Continue",
             kind: "sp-primary",
             run: async ({ text }) => {
-              const isBegun = await this.view.panel.continueFrom(this.step, {
-                correction: text,
-                box: given?.corrected_box ?? null,
-                mask_version_id: given?.corrected_mask_version_id ?? null,
-              });
+              const isBegun = await this.view.panel.continueFrom(this.step, { correction: text, ...this.correctedPlace(given) });
               if (isBegun) fill(this.slot);
             },
           },
         ],
       }),
     );
+  }
+
+  /** The box and the outline that a judgement moved, and the frame that they lie on. */
+  correctedPlace({ corrected_box: box, corrected_mask_version_id: maskVersionId } = {}) {
+    const place = box || maskVersionId ? this.view.placeOf(this.step) : null;
+    return place ? { box: box ?? null, mask_version_id: maskVersionId ?? null, frame_index: place.frameIndex } : {};
   }
 
   end() {

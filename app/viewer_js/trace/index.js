@@ -8,7 +8,7 @@ export { TRACE_KEYS };
 
 /**
  * @param {object} session  As GET /api/session answers.
- * @param {{state: () => object|null, toggleHelp: () => void}} viewer  The viewer, or what stands for it before it is made.
+ * @param {import("./panel.js").ViewerOfPage} viewer  The viewer, or what stands for it before it is made.
  * @returns {TracePanel}  `open({studyId, seriesId})`, `start()` when the first image is here, `close()`; `root` is its element.
  */
 export function makeTrace(session, viewer) {

@@ -39,6 +39,7 @@ export class Judge {
   constructor({ runId, target, seconds, correct, isSmall = false, what }) {
     Object.assign(this, { runId, target, seconds, isSmall, what });
     this.beginCorrection = correct;
+    this.stopping = null;
     const kinds = correct ? ["accept", "reject", "correct"] : ["accept", "reject"];
     this.buttons = kinds.map((verdict) => this.button(verdict));
     this.commentButton = button("Comment", () => this.comment(), { kind: "sp-j sp-j-quiet", "aria-label": `Comment on ${what}` });
@@ -123,11 +124,21 @@ export class Judge {
     );
   }
 
-  open(form) {
+  /** @param {() => void} [stop]  Ends what the form is about, where another form or a judgement takes its place. */
+  open(form, stop = null) {
+    this.stopForm();
+    this.stopping = stop;
     fill(this.form, form);
   }
 
+  stopForm() {
+    const { stopping } = this;
+    this.stopping = null;
+    stopping?.();
+  }
+
   closeForm() {
+    this.stopForm();
     const hadFocus = this.form.contains(document.activeElement);
     fill(this.form);
     if (hadFocus) this.row.closest("[tabindex]")?.focus({ preventScroll: true });

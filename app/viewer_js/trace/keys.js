@@ -1,5 +1,5 @@
 // The keys of the trace. They work wherever the case page has the focus and nobody else wanted the key; while somebody
-// types they do nothing. The arrows and R are the viewer's where the viewer has the focus.
+// types they do nothing. The arrows are the viewer's where the viewer has the focus.
 
 /** For the list that `?` shows. */
 export const TRACE_KEYS = [
@@ -13,10 +13,15 @@ export const TRACE_KEYS = [
   ["N", "submit, next study"],
 ];
 
+const NO_STEP = "Choose a step first: J and K, or a click.";
 const VERDICTS = { a: "accept", r: "reject", c: "correct" };
 
 export function isTyping({ target }) {
   return target instanceof Element && target.closest("input, textarea, select, [contenteditable]") !== null;
+}
+
+function commentOn(card) {
+  if (card?.judge) card.judge.comment();
 }
 
 /**
@@ -31,12 +36,15 @@ export function pressed(event, panel) {
   if (isPress) return false;
   const letter = event.key.toLowerCase();
   const { view } = panel;
-  if (letter in VERDICTS) view?.card?.press(VERDICTS[letter], { isThought: event.shiftKey });
+  const card = view?.card;
+  const needsCard = letter in VERDICTS || (letter === "m" && !event.shiftKey);
+  if (needsCard && view && !card && panel.mayJudge) panel.say(NO_STEP);
+  else if (letter in VERDICTS) card?.press(VERDICTS[letter], { isThought: event.shiftKey });
   else if (event.shiftKey && event.key !== "?") return false;
   else if (letter === "j" || (isInTrace && event.key === "ArrowDown")) view?.move(1);
   else if (letter === "k" || (isInTrace && event.key === "ArrowUp")) view?.move(-1);
   else if (isInTrace && event.key === "Enter") view?.jump();
-  else if (letter === "m") view?.card?.judge?.comment();
+  else if (letter === "m") commentOn(card);
   else if (letter === "q" && panel.mayAsk) panel.askBox.focus();
   else if (letter === "n") panel.next();
   else if (event.key === "?") panel.help();

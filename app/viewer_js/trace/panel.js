@@ -16,11 +16,20 @@ import { suggestions } from "./words.js";
 const LATEST_START_MS = 1500;
 const SAID_MS = 8000;
 
+/**
+ * The viewer, or what stands for it before it is made.
+ * @typedef {object} ViewerOfPage
+ * @property {() => object|null} state
+ * @property {() => void} toggleHelp
+ * @property {() => void} reopen  Opens the series anew.
+ * @property {() => import("../shell/words.js").SpacingSource} spacingSource  Of the open series.
+ */
+
 export class TracePanel {
   /**
    * @param {HTMLElement} root
    * @param {object} session
-   * @param {{state: () => object|null, toggleHelp: () => void}} viewer
+   * @param {ViewerOfPage} viewer
    */
   constructor(root, session, viewer) {
     const may = (permission) => session.permissions.includes(permission);
@@ -28,7 +37,7 @@ export class TracePanel {
     this.head = new TraceHead({ userId: session.user.id, mayAsk: this.mayAsk, cancel: () => this.cancel(), openRun: (runId) => this.openRun(runId) });
     this.empty = el("div", { class: "sp-trace-empty" });
     this.steps = el("div", { class: "sp-steps", tabindex: "0", "aria-label": "Steps" }, this.empty);
-    this.askBox = new AskBox((question) => this.ask(question));
+    this.askBox = new AskBox((question) => this.ask(question), () => this.viewer.reopen());
     this.verdictSlot = el("div", {});
     this.notice = el("p", { class: "sp-unsaved", role: "alert", hidden: true });
     this.nextButton = button(this.mayJudge ? "Submit and next" : "Next", () => this.next(), { kind: "sp-next", title: "Makes sure that all is saved, then opens the next study (N)" });
@@ -67,6 +76,11 @@ export class TracePanel {
     this.isStarted = true;
     this.load();
     this.offerQuestions();
+  }
+
+  /** The descriptor of the series is here: sizes are written anew in what it allows. */
+  learnSizes() {
+    this.view?.redrawMasks();
   }
 
   close() {
@@ -131,8 +145,10 @@ export class TracePanel {
   async ask({ question, options, request_key }) {
     const { seriesId } = this;
     const state = this.viewer.state();
-    const json = { question, options, request_key, frame_index: Math.max(0, state?.target ?? 0) };
-    if (state?.count) json.frame_count = state.count;
+    // Until the viewer shows this series its places are those of another.
+    const isOpen = state?.seriesId === seriesId;
+    const json = { question, options, request_key, frame_index: isOpen ? Math.max(0, state.target) : 0 };
+    if (isOpen) json.frame_count = state.count;
     this.addRun(await api(`/api/series/${seriesId}/runs`, { method: "POST", json }));
   }
 

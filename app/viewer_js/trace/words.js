@@ -57,12 +57,6 @@ export function seconds(value) {
   return `${Math.floor(value / 60)} min ${Math.floor(value % 60)} s`;
 }
 
-export function area(px, mm2) {
-  if (mm2 === null || mm2 === undefined) return `${px.toLocaleString("en")} px`;
-  if (mm2 >= 1000) return `${(mm2 / 100).toLocaleString("en", { maximumFractionDigits: 1 })} cm²`;
-  return `${mm2.toLocaleString("en", { maximumFractionDigits: 1 })} mm²`;
-}
-
 /** A picture in words: which slice, which part, which window. `view` is that of an `ImageShown`. */
 export function pictureWords(view, frameCount, isPart) {
   const words = [frameCount > 1 ? `slice ${view.frame_index + 1} of ${frameCount}` : "the picture"];

@@ -10,7 +10,7 @@ const ROWS = [
   ["1 – 9", "window presets"],
   ["W  Z  P  S", "drag: window, zoom, move, slices"],
   ["I", "invert"],
-  ["R", "reset window, zoom and place"],
+  ["0", "reset window, zoom and place"],
   ["F", "whole picture"],
   ["+  −", "zoom"],
   ["X", "smooth or square pixels"],
@@ -48,7 +48,7 @@ export function pressed(event, viewer) {
   else if (/^[1-9]$/.test(key)) viewer.choose(Number(key) - 1);
   else if (letter in TOOLS) viewer.setTool(TOOLS[letter]);
   else if (letter === "i") viewer.invert();
-  else if (letter === "r") viewer.reset();
+  else if (key === "0") viewer.reset();
   else if (letter === "f") viewer.fit();
   else if (letter === "x") viewer.setSmooth(!viewer.state().smooth);
   else if (key === "+" || key === "=") viewer.setZoom(viewer.state().zoom * 1.25);

@@ -31,6 +31,10 @@ export class Overlay {
     this.barLabel = make("div", "sv-bar-label");
     this.cursor = make("div", "sv-cursor");
     this.status = make("div", "sv-status");
+    this.statusSize = make("span");
+    this.statusMode = make("span", "sv-status-mode");
+    this.statusFrames = make("span");
+    this.status.append(this.statusSize, this.statusMode, this.statusFrames);
     this.message = make("div", "sv-message");
     this.message.setAttribute("role", "alert");
     this.progress = make("div", "sv-progress", { children: [make("i")] });
@@ -85,8 +89,9 @@ export class Overlay {
   setStatus({ mode, series, loaded }) {
     const { rows, columns } = series.pixel;
     const count = series.frames.length;
-    const frames = count > 1 ? ` · ${loaded} / ${count} loaded` : "";
-    setText(this.status, `${columns} × ${rows} · ${MODE_NAMES[mode]}${frames}`);
+    setText(this.statusSize, `${columns} × ${rows}`);
+    setText(this.statusMode, ` · ${MODE_NAMES[mode]}`);
+    setText(this.statusFrames, count > 1 ? ` · ${loaded} / ${count} loaded` : "");
     this.progress.firstElementChild.style.transform = `scaleX(${count ? loaded / count : 0})`;
   }
 
@@ -106,7 +111,8 @@ export class Overlay {
   }
 
   empty() {
-    for (const element of [this.title, this.window, this.zoom, this.position, this.barLabel, this.cursor, this.status]) {
+    const texts = [this.title, this.window, this.zoom, this.position, this.barLabel, this.cursor];
+    for (const element of [...texts, this.statusSize, this.statusMode, this.statusFrames]) {
       setText(element, "");
     }
     for (const element of Object.values(this.letters)) setText(element, "");

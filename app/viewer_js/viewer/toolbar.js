@@ -46,7 +46,7 @@ export class Toolbar {
       ...Object.values(this.#tools),
       this.#end,
       this.#invert,
-      this.#button("Reset", "Window, zoom and place as at first (R)", on.reset),
+      this.#button("Reset", "Window, zoom and place as at first (0)", on.reset),
       this.#button("Fit", "Whole picture (F)", on.fit),
       this.#cine,
       make("i", "sv-sep"),

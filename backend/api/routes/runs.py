@@ -3,15 +3,15 @@
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query, Request, Response
-from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
 
-from backend.api.deps import CurrentActor, CurrentServices, requires
-from backend.api.events import EventHub, stream_events
+from backend.api.deps import STREAM_PROJECT_STATE, CurrentActor, CurrentServices, requires
+from backend.api.events import EventHub, EventStream, stream_events
 from backend.api.fields import MOST_EVENTS, OurId, RequestKey
 from backend.domain.access import Permission
-from backend.domain.trace import CorrectionGiven, Run, RunLimits
+from backend.domain.errors import NotAllowed
+from backend.domain.trace import Run, RunLimits
 from backend.services import runs
 
 router = APIRouter(prefix="/api", tags=["runs"])
@@ -34,7 +34,10 @@ class Question(BaseModel):
 
 
 class Continuation(BaseModel):
-    """From which finished event a child run goes on, and what a person says to it."""
+    """From which finished event a child run goes on, and what a person says to it.
+
+    `box` and `mask_version_id` lie on `frame_index`; without one, on the frame that the step is about.
+    """
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
@@ -42,6 +45,7 @@ class Continuation(BaseModel):
     correction: str = Field(default="", max_length=2_000)
     box: tuple[float, float, float, float] | None = None
     mask_version_id: OurId | None = None
+    frame_index: int | None = Field(default=None, ge=0)
     request_key: RequestKey
 
 
@@ -103,16 +107,17 @@ async def follow(
     services: CurrentServices,
     after: Annotated[int, Query(ge=0, le=MOST_EVENTS)] = 0,
     last_event_id: Annotated[str | None, Header()] = None,
-) -> StreamingResponse:
+) -> EventStream:
     """The events of a run as they are stored; a page that reconnects names the last one it has."""
-    await run_in_threadpool(runs.get_run, actor, run_id, store=services.store)
+    run = await run_in_threadpool(runs.get_run, actor, run_id, store=services.store)
+    request.scope["state"][STREAM_PROJECT_STATE] = run.project_id
     if last_event_id is not None and last_event_id.isdecimal():
         after = min(int(last_event_id[:10]), MOST_EVENTS)
     hub: EventHub = request.app.state.event_hub
     stream = stream_events(
         run_id, after=after, hub=hub, read=lambda place: runs.news_of_run(run_id, after=place, store=services.store)
     )
-    return StreamingResponse(stream, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
+    return EventStream(stream)
 
 
 @router.post("/runs/{run_id}/cancel", dependencies=[requires(Permission.ASK_MODEL)])
@@ -123,18 +128,16 @@ def cancel(run_id: str, actor: CurrentActor, services: CurrentServices) -> dict[
 
 @router.post("/runs/{run_id}/continue", status_code=201, dependencies=[requires(Permission.ASK_MODEL)])
 def go_on(run_id: str, wanted: Continuation, actor: CurrentActor, services: CurrentServices) -> dict[str, Any]:
-    """A child run that goes on from a finished step."""
-    given = CorrectionGiven(
-        text=wanted.correction.strip(),
-        given_by=actor.user_id,
-        box=wanted.box,
-        mask_version_id=wanted.mask_version_id,
-    )
+    """A child run that goes on from a finished step. A correction is a judgement, and needs the permission to judge."""
+    given = runs.Correction(wanted.correction.strip(), wanted.box, wanted.mask_version_id, wanted.frame_index)
+    has_correction = bool(given.text or given.box or given.mask_version_id)
+    if has_correction and not actor.may(Permission.JUDGE):
+        raise NotAllowed(f"the role {actor.role.value} does not allow {Permission.JUDGE.value}")
     run = runs.continue_run(
         actor,
         run_id,
         from_sequence=wanted.from_sequence,
-        correction=given if given.text or given.box or given.mask_version_id else None,
+        correction=given if has_correction else None,
         request_key=wanted.request_key,
         store=services.store,
         clock=services.clock,

@@ -80,6 +80,7 @@ def show_study(study_id: str, actor: CurrentActor, services: CurrentServices) ->
                 "frame_count": series.frame_count,
                 "rows": series.rows,
                 "columns": series.columns,
+                "is_superseded": series.is_superseded,
             }
             for series in details.series
         ]
