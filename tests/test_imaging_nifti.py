@@ -286,7 +286,7 @@ def test_gzip_of_several_streams_is_read_to_its_end() -> None:
 
 def test_gzip_of_several_streams_longer_than_what_is_read_at_once_loses_no_byte() -> None:
     """Members as bgzip and pigz write them: the first ends in the middle of a piece of 256 KiB that was read."""
-    noise = np.random.default_rng(0).integers(0, 255, (3, 600, 600), dtype=np.uint8)
+    noise = np.random.default_rng(0).integers(0, 255, (8, 600, 600), dtype=np.uint8)
     whole = make_nifti(noise)
     cuts = [0, 1 << 20, (1 << 20) + 60_000, len(whole)]
     packed = b"".join(gzip.compress(whole[a:b]) for a, b in itertools.pairwise(cuts))
