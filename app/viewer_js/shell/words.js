@@ -10,6 +10,7 @@ const REFUSALS = {
   unsafe_path: "unsafe path in the archive",
   unsafe_member: "unsafe entry in the archive",
   sop_instance_conflict: "same identifier, other content",
+  patient_mismatch: "same study identifier, another patient",
   undecodable_frame: "image does not decode",
   file_refused: "refused",
 };
