@@ -220,7 +220,12 @@ def ingest(
         )
     finally:
         store.close()
-    typer.echo(json.dumps(_upload_json(upload)) if as_json else _upload_text(upload))
+    if as_json:
+        from backend.api.routes.uploads import upload_json
+
+        typer.echo(json.dumps(upload_json(upload)))
+    else:
+        typer.echo(_upload_text(upload))
     raise typer.Exit(_exit_code(upload))
 
 
@@ -281,22 +286,6 @@ def _project_id(wanted: str | None, actor: "Actor", store: "Store") -> str:
         names = ", ".join(project.name for project in projects) or "none"
         raise InvalidRequest(f"--project must name one of the projects of {actor.name}: {names}")
     return found[0]
-
-
-def _upload_json(upload: "Upload") -> dict[str, Any]:
-    return {
-        "id": upload.id,
-        "project_id": upload.project_id,
-        "state": upload.state.value,
-        "received_bytes": upload.received_bytes,
-        "counts": {state.value: count for state, count in upload.counts.items()},
-        "study_ids": list(upload.study_ids),
-        "problems": [
-            {"name": file.name, "state": file.state.value, "code": file.code, "message": file.message}
-            for file in upload.problems
-        ],
-        "message": upload.message,
-    }
 
 
 def _upload_text(upload: "Upload") -> str:

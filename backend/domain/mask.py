@@ -8,20 +8,13 @@ from enum import StrEnum
 import numpy as np
 
 from backend.domain.crop import BoolArray
-from backend.domain.errors import Conflict, PlatformError, ShapeError
+from backend.domain.errors import Conflict, ShapeError
 
 
 class MaskConflict(Conflict):
     """The version that an edit began from is not the newest any more; the edit is not lost, the editor still has it."""
 
     code = "mask_conflict"
-
-
-class GeometryMismatch(PlatformError, ValueError):
-    """A mask and a volume differ in Frame of Reference, shape or affine."""
-
-    code = "geometry_mismatch"
-    http_status = 422
 
 
 class AuthorKind(StrEnum):

@@ -101,11 +101,6 @@ class Elements:
         """The first value of a US or SS element read as two's complement, None where absent."""
         return self._packed(tag, "h")
 
-    def doubles(self, tag: int) -> list[float]:
-        """The values of an FD element; an empty list where absent."""
-        raw = self.values.get(tag, b"")
-        return list(struct.unpack(f"{'<' if self.little else '>'}{len(raw) // 8}d", raw[: len(raw) // 8 * 8]))
-
     def items(self, tag: int) -> list["Elements"]:
         """The items of a wanted sequence; an empty list where absent."""
         return self.sequences.get(tag, [])
